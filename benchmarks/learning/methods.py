@@ -39,6 +39,7 @@ METHODS: dict[str, Method] = {
         "node perturbation, biases alone", "node", settings={"parameters": "biases", "learning_rate": 2.0}
     ),
     "exact": Method("exact gradients of all layers, one sample at a time", "exact"),
+    "recalibrated-exact": Method("recalibration, then the same", "exact", recalibrate=True),
     "weight": Method("whole-model weight perturbation (SPSA), no extra memory", "weight"),
     "node-weights": Method(
         "node perturbation, and weight perturbation of all other layers together",
@@ -92,7 +93,11 @@ METHODS: dict[str, Method] = {
     "int8-backpropagation-niti": Method(
         "full backpropagation in int8, gradients rounded to few bits (NITI)", "", integer="rounded"
     ),
-    **{name: Method(summary(name), name) for name in ALGORITHMS if name not in ("node", "weight", "elastic-zo-int8")},
+    **{
+        name: Method(summary(name), name)
+        for name in ALGORITHMS
+        if name not in ("node", "exact", "weight", "elastic-zo-int8")
+    },
     "elastic-zo-tail-2": Method("ElasticZO, two layers by backpropagation", "elastic-zo", settings={"last": 2}),
     # 50 epochs of 1,024 images in minibatches of 256: ElasticZO-INT8, sec. 5.2.
     "elastic-zo-int8-full": Method(

@@ -55,7 +55,7 @@ static const choice kChoices[] = {
       zo_avx512_depthwise,
       zo_avx2_add,
       &zo_avx2_weights,
-      &zo_avx2_layers},
+      &zo_avx512_layers},
      has_avx512},
     {{"avx2",
       {2, true, 0},

@@ -58,7 +58,7 @@ typedef struct zo_layers {
 zo_gradients* zo_gradients_by(const zo_layers* layers, const zo_node_layer* layer, const zo_node_evidence* evidence,
                               int32_t shift, const zo_workers* workers);
 
-extern const zo_layers zo_portable_layers, zo_avx2_layers;
+extern const zo_layers zo_portable_layers, zo_avx2_layers, zo_avx512_layers;
 
 void zo_sides_of(const zo_node_layer* layer, zo_side* rows, zo_side* columns);
 

@@ -42,12 +42,12 @@ static inline int32_t zo_half_up(int32_t value, uint32_t bits) {
 
 /* The largest |value|; 0 of none. */
 static inline int32_t zo_largest_magnitude(const int16_t* values, uint32_t count) {
-  int32_t largest = 0;
+  int16_t lowest = 0, highest = 0; /* with 16 bits it vectorizes */
   for (uint32_t i = 0; i < count; ++i) {
-    const int32_t v = values[i] < 0 ? -values[i] : values[i];
-    if (v > largest) largest = v;
+    lowest = values[i] < lowest ? values[i] : lowest;
+    highest = values[i] > highest ? values[i] : highest;
   }
-  return largest;
+  return -lowest > highest ? -lowest : highest;
 }
 
 static inline int32_t zo_clamp(int32_t value, int32_t low, int32_t high) {
