@@ -190,7 +190,7 @@ const zo_declaration zo_declarations[] = {
 #undef S
 #define S zo_node_step
   STRUCT, U32(rule), U32(rate), U32(clip), U32(seed), U32(bits), U32(rows), FIELD(zo_scale, gain),
-  FIELD(zo_scale, mean_square), FIELD(const zo_workers*, workers),
+  FIELD(zo_scale, first), FIELD(zo_scale, mean_square), FIELD(const zo_workers*, workers),
 #undef S
 #define S zo_node_task
   STRUCT, U32(kind), FIELD(zo_node_layer, layer), U32(start_segment), U32(queries), U32(in_tail),
@@ -207,7 +207,8 @@ const zo_declaration zo_declarations[] = {
 #define S zo_node_run
   STRUCT, FIELD(zo_node_settings, settings), FIELD(zo_node_task*, tasks), U32(step), U32(stage),
   U32(part), U32(task), U32(query), U32(side), U32(moved), FIELD(int64_t, total),
-  FIELD(int64_t, base), FIELD(int32_t, largest_loss), FIELD(zo_decays, decays),
+  FIELD(int64_t, base), FIELD(int32_t, largest_loss), U32(of_classes),
+  FIELD(uint64_t, error_squares), FIELD(zo_decays, decays),
   FIELD(const zo_workers*, workers),
 #undef S
 #define S zo_node_request

@@ -323,6 +323,9 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
     }
 #endif
     step->mean_square = mean_square(u, found.squares);
+    if (ZO_WITH_EXACT_TASKS && step->first.mantissa != 0u) {
+      step->mean_square = zo_scale_product(step->mean_square, step->first);
+    }
     if (step->mean_square.mantissa == 0u) return 0;
   }
   zo_scale rms = zo_scale_root(step->mean_square);
@@ -339,7 +342,8 @@ static int rule_is_valid(const zo_node_step* step) {
   if (!ZO_WITH_NODE_RULES && step->rule != ZO_NODE_RMS) return 0;
   const zo_scale gain = step->gain;
   return step->rule <= ZO_NODE_STANDARDIZED && step->rate < UINT32_C(1) << 31 && step->clip >= 1u &&
-         step->clip <= UINT32_C(1) << 24 && (step->rule != ZO_NODE_RMS || zo_scale_is_valid(step->mean_square)) &&
+         step->clip <= UINT32_C(1) << 24 &&
+         (step->rule != ZO_NODE_RMS || (zo_scale_is_valid(step->mean_square) && zo_scale_is_valid(step->first))) &&
          (step->rule != ZO_NODE_FIXED || (gain.mantissa != 0u && gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
                                           gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX));
 }

@@ -163,6 +163,9 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
   const zo_status status = derive_errors(loss, outputs, batch, nodes, labels, t->errors + first * nodes);
   if (status != ZO_OK) return status;
   if (t->exponents != NULL) memset(t->exponents + first, 0, batch);
+#if ZO_WITH_EXACT_TASKS
+  run->of_classes = loss->kind != ZO_LOSS_MEAN_SQUARED_ERROR;
+#endif
   keep_inputs(run, t, inputs);
   /* Nodes, and so bytes of a route: a head's nodes are its outputs. */
   return zo_route_nodes_s8(&t->layer, batch, outputs, t->routes + first * nodes);
@@ -373,6 +376,7 @@ uint32_t zo_node_task_rate(zo_node_run* run, const zo_node_task* task) {
   return own < INT32_MAX ? (uint32_t)own : INT32_MAX;
 }
 
+#if ZO_WITH_EXACT_TASKS
 /* Output channels that an exact task updates in this step; 0: all. */
 static uint32_t updated_rows(const zo_node_run* run, const zo_node_task* task) {
   if (!ZO_WITH_ROWS || run->settings.rows_most == 0u) return 0;
@@ -383,6 +387,28 @@ static uint32_t updated_rows(const zo_node_run* run, const zo_node_task* task) {
   const uint32_t count = (uint32_t)((least + share) * task->layer.out_c / 65535u);
   return count > 0u ? count : 1u;
 }
+
+/* Whether errors pass back through layers. */
+static int has_tail(const zo_node_run* run) {
+  uint32_t t = 0;
+  while (t < run->settings.tasks && !zo_task_is_in_tail(&run->tasks[t])) ++t;
+  return t < run->settings.tasks;
+}
+
+/* Gradients of samples differ by orders of magnitude: one whose answer is right has almost none. So that a wrong answer
+ * after such a sample makes no step far above the rate, the first mean square of a tail is that of errors of 1. Returns
+ * the square errors of the head, which comes first. */
+static uint64_t set_first(const zo_node_run* run, const zo_node_task* t, zo_node_step* step) {
+  const uint32_t samples = zo_node_minibatch(run);
+  const size_t errors = is_head(t) ? (size_t)samples * zo_node_count(&t->layer) : 0u;
+  uint64_t squares = errors > 0u ? 0u : run->error_squares;
+  for (size_t i = 0; i < errors; ++i) squares += (uint32_t)(t->errors[i] * t->errors[i]);
+  if (run->of_classes && squares > 0u && squares >> 30 < samples && has_tail(run)) {
+    step->first = zo_scale_ratio(zo_scale_of(samples, 30), zo_scale_of(squares, 0));
+  }
+  return squares;
+}
+#endif
 
 void zo_node_leave_update(zo_node_run* run, zo_report* report) {
   memset(report, 0, sizeof *report);
@@ -420,10 +446,14 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
   step.rule = is_exact ? run->settings.exact_rule : run->settings.rule;
   step.rate = zo_node_task_rate(run, t);
   step.clip = run->settings.common.clip;
+#if ZO_WITH_EXACT_TASKS
+  uint64_t error_squares = run->error_squares;
   if (is_exact) {
+    error_squares = set_first(run, t, &step);
     step.bits = run->settings.exact_bits[zo_control_stage(&run->settings.common, run->step)];
     step.rows = updated_rows(run, t);
   }
+#endif
   step.gain = t->gain;
   step.seed = zo_node_seed(run, run->task, ZO_QUERY_SEEDS - 1u);
 #if ZO_KERNEL_SETS
@@ -432,6 +462,9 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
   step.mean_square = t->mean_square;
   const zo_status status = zo_node_update_s8(&t->layer, tensors, count, &evidence, &step, scratch, saturated);
   if (status != ZO_OK) return status;
+#if ZO_WITH_EXACT_TASKS
+  run->error_squares = error_squares;
+#endif
   t->mean_square = step.mean_square;
   zo_node_leave_update(run, report);
   return ZO_OK;

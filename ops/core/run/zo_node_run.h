@@ -89,6 +89,10 @@ typedef struct zo_node_run {
   int64_t total;        /* sum of the unperturbed losses of the step's parts so far */
   int64_t base;         /* of the part in progress */
   int32_t largest_loss; /* of the steps so far, mean over the minibatch; part of the state */
+#if ZO_WITH_EXACT_TASKS
+  uint32_t of_classes;    /* errors of the head are p - y, unit 2^-15 */
+  uint64_t error_squares; /* of the head in this step, all samples */
+#endif
 #if ZO_WITH_SCHEDULES
   zo_decays decays; /* of the rate of the last step */
 #endif

@@ -163,7 +163,8 @@ zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request) 
     CHECK(zo_node_run_update(run, NULL, 1, r->scratch, NULL, &report) == ZO_ERROR_ARGUMENT);
     CHECK(zo_node_run_update(run, &tensor, 1, r->scratch, NULL, NULL) == ZO_ERROR_ARGUMENT);
   }
-  before.decays = run->decays; /* its cache follows from the settings */
+  before.decays = run->decays;         /* its cache follows from the settings */
+  before.of_classes = run->of_classes; /* of the captures above */
   CHECK(memcmp(run, &before, sizeof before) == 0);
   if (request->action == ZO_NODE_QUERY) {
     CHECK(zo_node_run_perturb(run, NULL) == ZO_ERROR_ARGUMENT);
