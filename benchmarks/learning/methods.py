@@ -15,7 +15,7 @@ from method import Method
 from old_statistics import with_old_statistics
 from task import Task
 
-from tflm_zo.converters import ResidualBlocks, load_model, read_metadata
+from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.training import ALGORITHMS, Exact
 from tflm_zo.training.algorithms import summary
 
@@ -24,11 +24,6 @@ BATCH = 32
 # The last layer of ResNet-8 bears 1 LSB in fog and in the dark, and overfits at that rate. On validation data
 # 0.02 LSB is best of 0.005 to 0.1 with 128 images (fog, impulse noise), and 0.06 with 1,000.
 _SMALL_HEAD = {"exact.last": 1, "learning_rate": 0.03}
-
-
-def _exact(last: int | ResidualBlocks) -> dict[str, Any]:
-    """Makes settings for exact gradients of the last layers. All of them learn; the run measures the rate."""
-    return {"last": last, "rule": "rms", "rows": (1.0, 1.0), "learning_rate": None}
 
 
 METHODS: dict[str, Method] = {
@@ -53,16 +48,6 @@ METHODS: dict[str, Method] = {
         "whole-model weight perturbation of biases alone", "weight", settings={"parameters": "biases"}
     ),
     "recalibrated-node": Method("recalibration, then node perturbation", "node", recalibrate=True),
-    "recalibrated-exact-2-blocks": Method(
-        "recalibration, then exact gradients of the last two residual blocks",
-        "fqt",
-        settings=_exact(ResidualBlocks(2)),
-        recalibrate=True,
-    ),
-    "exact-10-layers": Method("exact gradients of all ten layers of ResNet-8", "fqt", settings=_exact(10)),
-    "recalibrated-exact-10-layers": Method(
-        "the same after recalibration", "fqt", settings=_exact(10), recalibrate=True
-    ),
     "node-300-steps": Method("node perturbation, as long as a run without a budget", "node", steps=300),
     "recalibrated-node-300-steps": Method("the same after recalibration", "node", steps=300, recalibrate=True),
     "recalibrated-node-6100-steps": Method(
