@@ -13,8 +13,34 @@
 
 /* --- Products: any part of their sums fits int32 -------------------------------------------------- */
 
-#ifndef ZO_DOTS16
-/* sums[r][c] = x[r] times y[c] over all runs. A file that has its own before it includes this one defines ZO_DOTS16. */
+/* sums[r][c] = x[r] times y[c] over all runs. */
+#ifdef ZO_VECTOR
+/* Compilers add up the parts of each vector after each run, which are short. A file with vectors of ZO_VECTOR values
+ * has these before it includes this one: zo_vector; load, of a vector or of the 16 values that a run has left;
+ * add_pairs of products to sums; totals of four sums. */
+static void zo_dots16(const int16_t* const* x, const int16_t* const* y, const zo_run* runs, size_t count,
+                      int32_t sums[kZoDotRows][kZoDotColumns]) {
+  zo_vector s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11;
+  memset(&s0, 0, sizeof s0);
+  s1 = s2 = s3 = s4 = s5 = s6 = s7 = s8 = s9 = s10 = s11 = s0;
+  for (const zo_run* run = runs; run < runs + count; ++run) {
+    const int16_t *p = y[0] + run->y, *q = y[1] + run->y, *v = y[2] + run->y, *w = y[3] + run->y;
+    for (size_t i = 0; i < run->length; i += ZO_VECTOR) {
+      const size_t left = run->length - i;
+      const zo_vector a = load(x[0] + run->x + i, left), b = load(x[1] + run->x + i, left),
+                      c = load(x[2] + run->x + i, left);
+      const zo_vector e = load(p + i, left), f = load(q + i, left), g = load(v + i, left), h = load(w + i, left);
+      add_pairs(&s0, a, e), add_pairs(&s4, b, e), add_pairs(&s8, c, e);
+      add_pairs(&s1, a, f), add_pairs(&s5, b, f), add_pairs(&s9, c, f);
+      add_pairs(&s2, a, g), add_pairs(&s6, b, g), add_pairs(&s10, c, g);
+      add_pairs(&s3, a, h), add_pairs(&s7, b, h), add_pairs(&s11, c, h);
+    }
+  }
+  totals(s0, s1, s2, s3, sums[0]);
+  totals(s4, s5, s6, s7, sums[1]);
+  totals(s8, s9, s10, s11, sums[2]);
+}
+#else
 static __attribute__((noinline)) void zo_dots16(const int16_t* const* x, const int16_t* const* y, const zo_run* runs,
                                                 size_t count, int32_t sums[kZoDotRows][kZoDotColumns]) {
   int32_t s[12] = {0};
