@@ -403,7 +403,7 @@ static uint64_t set_first(const zo_node_run* run, const zo_node_task* t, zo_node
   const size_t errors = is_head(t) ? (size_t)samples * zo_node_count(&t->layer) : 0u;
   uint64_t squares = errors > 0u ? 0u : run->error_squares;
   for (size_t i = 0; i < errors; ++i) squares += (uint32_t)(t->errors[i] * t->errors[i]);
-  if (run->of_classes && squares > 0u && squares >> 30 < samples && has_tail(run)) {
+  if (run->of_classes && squares > 0u && squares >> 30 < samples) {
     step->first = zo_scale_ratio(zo_scale_of(samples, 30), zo_scale_of(squares, 0));
   }
   return squares;
@@ -449,7 +449,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
 #if ZO_WITH_EXACT_TASKS
   uint64_t error_squares = run->error_squares;
   if (is_exact) {
-    error_squares = set_first(run, t, &step);
+    if (has_tail(run)) error_squares = set_first(run, t, &step);
     step.bits = run->settings.exact_bits[zo_control_stage(&run->settings.common, run->step)];
     step.rows = updated_rows(run, t);
   }
