@@ -322,10 +322,8 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
       return 1;
     }
 #endif
-    step->mean_square = mean_square(u, found.squares);
-    if (ZO_WITH_EXACT_TASKS && step->first.mantissa != 0u) {
-      step->mean_square = zo_scale_product(step->mean_square, step->first);
-    }
+    const zo_scale mean = mean_square(u, found.squares);
+    step->mean_square = ZO_WITH_EXACT_TASKS && step->first.mantissa != 0u ? zo_scale_product(mean, step->first) : mean;
     if (step->mean_square.mantissa == 0u) return 0;
   }
   zo_scale rms = zo_scale_root(step->mean_square);
