@@ -1,6 +1,7 @@
 """Runs that measure and keep their best state: the desktop's log and weights, after a reset, too."""
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ from tflm_zo.logs import Log
 
 pytestmark = needs_compiler
 EVERY = (1, 2, 4)  # 4: the last measurement comes earlier than the others let expect
+
+
+def written(store: Store, count: int) -> bytes:
+    """The log in a store, with zeros, as in a file, where a slot is still erased: that of a best state that is the
+    initial one.
+    """
+    return re.sub(rb"\xff{64,}", lambda erased: bytes(len(erased[0])), store.content(count))
 
 
 def measuring(made: Device, every: int) -> Device:
@@ -32,7 +40,7 @@ def test_log_and_best_state_are_the_desktops(name: str, every: int) -> None:
     while made.step < STEPS:
         assert made.train_step()[0] == OK
         stores.append(Store(content=store.bytes.tobytes()))
-    assert store.content(len(expected.log)) == expected.log
+    assert written(store, len(expected.log)) == expected.log
     if name in WEIGHT_RUNS:
         assert made.log_bytes == len(expected.log)
     assert made.export_weights() == (OK, expected.states[-1].weights)
@@ -51,7 +59,7 @@ def test_log_and_best_state_are_the_desktops(name: str, every: int) -> None:
         assert made.import_log(store) == (OK if step else LOG)
         made.set_log(store)
         train(made)
-        assert store.content(len(expected.log)) == expected.log
+        assert written(store, len(expected.log)) == expected.log
         assert made.restore_best()[0] == OK
         assert made.export_weights() == (OK, expected.kept.weights)
 
@@ -87,7 +95,7 @@ def test_a_measurement_that_fails_is_done_by_the_next_call(name: str) -> None:
             assert (status, report.step_done) == (SAMPLE, int(step > 0))
         train(made)
         assert made.train_step()[0] == OK  # the measurement after the last step
-        assert store.content(len(expected.log)) == expected.log
+        assert written(store, len(expected.log)) == expected.log
         assert made.restore_best()[0] == OK
         assert made.export_weights() == (OK, expected.kept.weights)
 

@@ -111,7 +111,7 @@ def test_bytes(steps: int, every: int, tmp_path: Path) -> None:
             records += body + struct.pack("<I", zlib.crc32(body, owner))
         if every and step % every == 0:
             records += measured(step).to_bytes(owner)
-    assert data[HEADER:] == b"".join(slot.ljust(SLOT, b"\xff") for slot in slots) + records
+    assert data[HEADER:] == b"".join(slot.ljust(SLOT, b"\0") for slot in slots) + records
 
 
 @pytest.mark.parametrize("every", [0, 3])

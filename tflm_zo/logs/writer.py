@@ -64,7 +64,7 @@ class LogWriter:
     ) -> None:
         self._path, self._header = os.fspath(path), header
         self._file: io.FileIO
-        data = header.to_bytes() + b"\xff" * (header.slots * header.slot_bytes)  # as erased flash
+        data = header.to_bytes() + bytes(header.slots * header.slot_bytes)
         self._begin = len(data)
         self._owner = ending(data[: header.size])
         self._sync_every = sync_every if header.is_chained else None
