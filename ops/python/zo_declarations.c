@@ -190,7 +190,7 @@ const zo_declaration zo_declarations[] = {
 #undef S
 #define S zo_node_step
   STRUCT, U32(rule), U32(rate), U32(clip), U32(seed), U32(bits), U32(rows), FIELD(zo_scale, gain),
-  FIELD(zo_scale, first), FIELD(zo_scale, mean_square), FIELD(const zo_workers*, workers),
+  FIELD(zo_scale, per_error), FIELD(zo_scale, mean_square), FIELD(const zo_workers*, workers),
 #undef S
 #define S zo_node_task
   STRUCT, U32(kind), FIELD(zo_node_layer, layer), U32(start_segment), U32(queries), U32(in_tail),

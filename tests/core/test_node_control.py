@@ -172,7 +172,7 @@ def expected_update(world: World, step: int, task: int, state: NodeState) -> Nod
     parts = [world.activations(step, part, task) for part in range(s.parts)]
     # A head's outputs are its logits.
     inputs, outputs = (np.concatenate([p[i] for p in parts]) for i in (0, 1 if t.queries else 2))
-    differences, errors = None, None
+    differences, errors, per_error = None, None, None
     if t.queries:
 
         def losses(query: int, side: int) -> Any:
@@ -182,6 +182,8 @@ def expected_update(world: World, step: int, task: int, state: NodeState) -> Nod
         differences = np.array([losses(q, 1) - losses(q, -1) for q in range(t.queries)])
     else:
         errors = np.concatenate([cross_entropy_error(p[2].reshape(s.batch, -1), p[3], 0.1) for p in parts])
+        squares = max(1, sum(int(v) ** 2 for v in errors.ravel()))
+        per_error = oracle.Scale.of(s.minibatch, 30).over(oracle.Scale.of(squares))
     seeds = [s.seed(step, task, q) for q in range(t.queries)]
     e, shift = node_oracle.errors(layer, differences, seeds, errors, s.minibatch)
     g = node_oracle.gradient(
@@ -191,7 +193,7 @@ def expected_update(world: World, step: int, task: int, state: NodeState) -> Nod
         outputs.reshape(-1, *layer.outputs).astype(np.int64),
     )
     mean = oracle.Scale(state.mantissa, state.exponent)
-    steps, mean = oracle.steps(g, shift, mean, s.task_rate(step, task), s.clip)
+    steps, mean = oracle.steps(g, shift, mean, s.task_rate(step, task), s.clip, per_error)
     if steps is not None:
         own = world.weights[task], world.fractions[task], steps, LIMIT
         oracle.move(*own, s.rounding_seed(step, task), task, layer.outputs[2])

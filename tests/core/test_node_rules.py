@@ -40,6 +40,7 @@ class Case:
     gain: tuple[int, int]
     bits: int
     parameters: str
+    per_error: tuple[int, int] | None
 
 
 @st.composite
@@ -61,6 +62,7 @@ def cases(draw):
         draw(gains),
         draw(st.integers(1, 7)),
         draw(st.sampled_from(["weights", "biases", "all"])),
+        draw(st.none() | gains),
     )
 
 
@@ -158,12 +160,15 @@ def test_is_the_oracles(case):
         rows=case.rows,
         biases=None if case.parameters == "weights" else own.biases,
         alone=case.parameters == "biases",
+        per_error=0.0 if case.per_error is None else case.per_error[0] * 2.0 ** case.per_error[1],
         **evidence,
     )
 
     now = nodes.mean_square(np.array(g), shift)
+    if case.per_error is not None:
+        now *= case.per_error[0] * 2.0 ** case.per_error[1]
     mean = known[0] * 2.0 ** known[1] if case.remembers else now
-    if case.rule is NodeRule.RMS:
+    if case.rule is NodeRule.RMS and (now > 0 or case.per_error is None):
         assert np.isclose(state.mantissa * 2.0**state.exponent, mean + (now - mean) / 32, rtol=1e-7)
     else:
         assert (state.mantissa, state.exponent) == known

@@ -71,6 +71,7 @@ def update_from_nodes(
     rows: int = 0,
     biases: NDArray[np.int32] | None = None,
     alone: bool = False,
+    per_error: float = 0.0,
 ) -> int:
     """Makes one step of a layer from differences [queries, samples] with seeds, or errors with exponents, in place.
     Returns the number of clipped weights. `alone`: weights are not trained, and no input is read."""
@@ -93,7 +94,10 @@ def update_from_nodes(
     if biases is not None:
         tensors.append(make_tensor(biases, None, multiplier, layer.out_c, 1, stream + 1, limit))
     own = weight_tensors(tensors[1:] if alone else tensors)
-    mantissa, exponent = math.frexp(gain)
+    def scale(value: float) -> Any:
+        mantissa, exponent = math.frexp(value)
+        return structs.zo_scale(int(mantissa * 2**32), exponent - 32 if mantissa else 0)
+
     step = structs.zo_node_step(
         rule=int(rule),
         rate=rate,
@@ -101,7 +105,8 @@ def update_from_nodes(
         seed=seed,
         bits=bits,
         rows=rows,
-        gain=structs.zo_scale(int(mantissa * 2**32), exponent - 32 if mantissa else 0),
+        gain=scale(gain),
+        per_error=scale(per_error),
         mean_square=structs.zo_scale(state.mantissa, state.exponent),
     )
     scratch, saturated = np.empty(layer.scratch_values, np.int32), ctypes.c_uint32(0)

@@ -134,10 +134,11 @@ def qzo_ff(*, momentum: Momentum | None = None, sharpness: bool = False, **run: 
 def exact(**run: Unpack[RunSettings]) -> Settings:
     """All layers that errors reach have their exact gradients, by backpropagation in integers.
 
-        W <- W - rate G / rms(G),    G = e a^T
+        W <- W - rate G / rms(G / E),    G = e a^T
 
-    e are errors of a layer's outputs, a its inputs. Errors are 16-bit integers with an exponent for each sample
-    and tensor. `layers` trains fewer layers.
+    e are errors of a layer's outputs, a its inputs, E the root mean square of the error of the model's output, p - y.
+    Steps of right answers are short, and those of wrong ones at most about the rate long. For the mean squared error,
+    E is 1. Errors are 16-bit integers with an exponent for each sample and tensor. `layers` trains fewer layers.
 
     References:
         M. Wang et al.: NITI: Training Integer Neural Networks Using Integer-only Arithmetic, IEEE Transactions

@@ -100,7 +100,7 @@ class RandomWalks(ABC):
             self._walk(length, seed)
             changed += float(((self._outputs() - self._before) ** 2).sum())
         self.equivalents += self.cost
-        return changed / _WALKS / self._spread
+        return changed / _WALKS / self._spread if self._spread else float(changed > 0)
 
     @abstractmethod
     def _walk(self, length: float, seed: int) -> None:

@@ -30,6 +30,8 @@ _GRADIENT_RATE: Final = 2.0
 # proportion to the root of their number. Then a number of samples leads as far, by noise and by gradients (whose
 # share in a step is as small as the root is), however they are divided into minibatches.
 _USUAL_RATE: Final = 1.0
+# Highest rate where all gradients are exact, whose steps are as long as the errors of a minibatch are large.
+_RATE_OF_EXACT: Final = 0.6
 _USUAL_MINIBATCH: Final = 32
 # Steps of as many samples between two snapshots.
 _SNAPSHOT_STEPS: Final = 100
@@ -273,6 +275,8 @@ class Settings:
         """Returns the rate at the first step of a run: `learning_rate`, or the highest that a measurement gives."""
         if self.learning_rate is not None:
             return self.learning_rate
+        if self.tasks == (self.exact,) and isinstance(self.exact.rule, Rms):
+            return _RATE_OF_EXACT
         if not self.perturbs_weights_alone:
             samples = _USUAL_MINIBATCH if "learning_rate" in self.unused() else min(self.batch_size, _USUAL_MINIBATCH)
             return _USUAL_RATE * math.sqrt(samples / _USUAL_MINIBATCH)

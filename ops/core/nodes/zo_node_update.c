@@ -42,10 +42,17 @@ uint32_t zo_node_scratch_values(const zo_node_layer* layer) { return zo_node_row
 
 /* --- Step ---------------------------------------------------------------------- */
 
-/* Mean of G^2 in the unit of errors before their shift. */
+#if ZO_WITH_EXACT_TASKS
+static int knows_errors(const zo_node_step* step) { return step->per_error.mantissa != 0u; }
+#else
+static int knows_errors(const zo_node_step* step) { return (void)step, 0; }
+#endif
+
+/* Mean of G^2 in the unit of errors before their shift, of errors of 1 if their size is known. */
 static zo_scale mean_square(const update* u, uint64_t sum) {
   const zo_scale total = zo_scale_of(sum, 2 * ((int32_t)ZO_SQUARE_SHIFT + u->g.shift));
-  return zo_scale_ratio(total, zo_scale_of(u->size, 0));
+  const zo_scale mean = zo_scale_ratio(total, zo_scale_of(u->size, 0));
+  return knows_errors(u->to.step) ? zo_scale_product(mean, u->to.step->per_error) : mean;
 }
 
 static int is_updated(const update* u, uint32_t channel) {
@@ -322,8 +329,7 @@ static int make_plan(update* u, zo_node_step* step, plan* p) {
       return 1;
     }
 #endif
-    const zo_scale mean = mean_square(u, found.squares);
-    step->mean_square = ZO_WITH_EXACT_TASKS && step->first.mantissa != 0u ? zo_scale_product(mean, step->first) : mean;
+    step->mean_square = mean_square(u, found.squares);
     if (step->mean_square.mantissa == 0u) return 0;
   }
   zo_scale rms = zo_scale_root(step->mean_square);
@@ -341,7 +347,7 @@ static int rule_is_valid(const zo_node_step* step) {
   const zo_scale gain = step->gain;
   return step->rule <= ZO_NODE_STANDARDIZED && step->rate < UINT32_C(1) << 31 && step->clip >= 1u &&
          step->clip <= UINT32_C(1) << 24 &&
-         (step->rule != ZO_NODE_RMS || (zo_scale_is_valid(step->mean_square) && zo_scale_is_valid(step->first))) &&
+         (step->rule != ZO_NODE_RMS || (zo_scale_is_valid(step->mean_square) && zo_scale_is_valid(step->per_error))) &&
          (step->rule != ZO_NODE_FIXED || (gain.mantissa != 0u && gain.exponent >= -ZO_NODE_GAIN_EXPONENT_MAX &&
                                           gain.exponent <= ZO_NODE_GAIN_EXPONENT_MAX));
 }
@@ -417,7 +423,7 @@ zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors
   plan p;
   if (make_plan(&u, step, &p)) {
     const findings found = walk_layer(&u, &p);
-    if (node_rule_of(step) == ZO_NODE_RMS) {
+    if (node_rule_of(step) == ZO_NODE_RMS && (found.squares != 0u || !knows_errors(step))) {
       step->mean_square = zo_scale_blend(step->mean_square, mean_square(&u, found.squares), MEAN_SQUARE_SHIFT);
     }
     if (saturated != NULL) *saturated += found.clipped;

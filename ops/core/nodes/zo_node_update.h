@@ -53,7 +53,8 @@ typedef struct zo_node_step {
   uint32_t rows;        /* output channels that are updated; 0 or out_c: all */
   zo_scale gain;        /* ZO_NODE_FIXED: step, unit 2^-16 LSB, per unit of G at a rate of 1; not zero,
                            exponent within +-ZO_NODE_GAIN_EXPONENT_MAX */
-  zo_scale first;       /* ZO_NODE_RMS: factor of the first mean; zero: 1. Must pass zo_scale_is_valid */
+  zo_scale per_error;   /* ZO_NODE_RMS: factor from G^2 to that of errors of 1; zero: errors are of no
+                           known size, factor 1. Must pass zo_scale_is_valid */
   zo_scale mean_square; /* ZO_NODE_RMS: running mean of G^2; zero before the first step, updated by
                            each. Unchanged by the other rules. Must pass zo_scale_is_valid */
 #if ZO_KERNEL_SETS
@@ -99,9 +100,11 @@ uint32_t zo_node_scratch_values_of(const zo_node_layer* layer, const zo_workers*
  * The step, unit 2^-16 LSB:
  *
  *   ZO_NODE_RMS           -G rate / rms, half up. rms: root of the running mean, over steps, of the
- *                         mean of G^2: mean += (now - mean) / 32 after each step; the first step,
- *                         which has none yet, is preceded by a pass that only measures, and begins
- *                         with `first` times that. No step if it is zero
+ *                         mean of G^2 times `per_error`: mean += (now - mean) / 32 after each step,
+ *                         but for a G of zeros from errors of a known size; the first step, which
+ *                         has none yet, is preceded by a pass that only measures. No step if it is
+ *                         zero. So with `per_error` a step is as long as the errors are large: rate
+ *                         for errors of 1
  *   ZO_NODE_FIXED         -G 2^S gain rate / 2^16, half up; gain rate is cut to 32 significant bits
  *   ZO_NODE_STANDARDIZED  -(floor(G 2^f) - M) rate / (2^f std), half up, M = floor(mean(G) 2^f +
  *                         1/2), f the largest of -1..16 for which max |G| 2^f < 2^30; std: root of

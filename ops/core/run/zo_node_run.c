@@ -388,24 +388,16 @@ static uint32_t updated_rows(const zo_node_run* run, const zo_node_task* task) {
   return count > 0u ? count : 1u;
 }
 
-/* Whether errors pass back through layers. */
-static int has_tail(const zo_node_run* run) {
-  uint32_t t = 0;
-  while (t < run->settings.tasks && !zo_task_is_in_tail(&run->tasks[t])) ++t;
-  return t < run->settings.tasks;
-}
-
-/* Gradients of samples differ by orders of magnitude: one whose answer is right has almost none. So that a wrong answer
- * after such a sample makes no step far above the rate, the first mean square of a tail is that of errors of 1. Returns
- * the square errors of the head, which comes first. */
-static uint64_t set_first(const zo_node_run* run, const zo_node_task* t, zo_node_step* step) {
+/* Errors of samples differ by orders of magnitude: a sample whose answer is right has almost none. Relative to gradients
+ * of such samples alone, the step of a wrong answer after them would be far above the rate, and destroy the network. So
+ * mean squares are those of errors of 1. Returns the square errors of the head, whose update comes first. */
+static uint64_t set_per_error(const zo_node_run* run, const zo_node_task* t, zo_node_step* step) {
   const uint32_t samples = zo_node_minibatch(run);
   const size_t errors = is_head(t) ? (size_t)samples * zo_node_count(&t->layer) : 0u;
   uint64_t squares = errors > 0u ? 0u : run->error_squares;
   for (size_t i = 0; i < errors; ++i) squares += (uint32_t)(t->errors[i] * t->errors[i]);
-  if (run->of_classes && squares > 0u && squares >> 30 < samples) {
-    step->first = zo_scale_ratio(zo_scale_of(samples, 30), zo_scale_of(squares, 0));
-  }
+  const uint64_t least = squares > 0u ? squares : 1u; /* no errors make no step */
+  step->per_error = zo_scale_ratio(zo_scale_of(samples, 30), zo_scale_of(least, 0));
   return squares;
 }
 #endif
@@ -449,7 +441,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
 #if ZO_WITH_EXACT_TASKS
   uint64_t error_squares = run->error_squares;
   if (is_exact) {
-    if (has_tail(run)) error_squares = set_first(run, t, &step);
+    if (run->of_classes) error_squares = set_per_error(run, t, &step);
     step.bits = run->settings.exact_bits[zo_control_stage(&run->settings.common, run->step)];
     step.rows = updated_rows(run, t);
   }

@@ -144,10 +144,16 @@ def rounded(value: int, scale: Scale) -> int:
     return (product + (1 << (-scale.exponent - 1))) >> -scale.exponent
 
 
-def steps(g: Array, shift: int, mean: Scale, rate: int, clip: int) -> tuple[list[int] | None, Scale]:
-    """Steps, unit 2^-16 LSB, of a gradient estimate in units of 2^shift; None: no step. And the new mean."""
+def steps(
+    g: Array, shift: int, mean: Scale, rate: int, clip: int, per_error: Scale | None = None
+) -> tuple[list[int] | None, Scale]:
+    """Steps, unit 2^-16 LSB, of a gradient estimate in units of 2^shift; None: no step. And the new mean, of G^2 of
+    errors of 1 with a factor for that.
+    """
     squares = sum(int(v) ** 2 for v in np.clip(g.reshape(-1) // 256, -(2**21), 2**21))
     now = Scale.of(squares, 2 * (8 + shift)).over(Scale.of(g.size))
+    if per_error is not None:
+        now = Scale.of(now.mantissa * per_error.mantissa, now.exponent + per_error.exponent)
     if mean.mantissa == 0:
         mean = now
     if mean.mantissa == 0:
@@ -155,7 +161,7 @@ def steps(g: Array, shift: int, mean: Scale, rate: int, clip: int) -> tuple[list
     unit = mean.root()
     factor = Scale.of(rate).over(Scale(unit.mantissa, unit.exponent - shift))
     found = [max(-clip, min(clip, rounded(-int(v), factor))) for v in g.reshape(-1)]
-    return found, mean.blend(now, 5)
+    return found, mean if per_error is not None and squares == 0 else mean.blend(now, 5)
 
 
 def move(
