@@ -91,7 +91,6 @@ if TYPE_CHECKING:
         Trainer,
         Weights,
         algorithms,
-        choose_block,
         compare_runtimes,
     )
 
@@ -145,7 +144,6 @@ __all__ = [
     "adapt",
     "adaptation",
     "algorithms",
-    "choose_block",
     "collect",
     "compare_runtimes",
     "conversion",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any, Final
 
 import flatbuffers
@@ -25,18 +24,16 @@ _PLACEHOLDER_CODE: Final = 127
 class _AlignedBuffer:
     """Packs a buffer's data aligned: the generated code drops force_align, and copies byte by byte."""
 
-    def __init__(self, data: bytes, packed: dict[bytes, Any] | None = None) -> None:
-        self.data, self._packed = data, packed
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
     def Pack(self, builder: Any) -> Any:  # noqa: N802 (the generated objects' name)
-        vector = None if self._packed is None else self._packed.get(self.data)
-        if self.data and vector is None:
+        vector = None
+        if self.data:
             builder.StartVector(1, len(self.data), BUFFER_ALIGNMENT)
             builder.head -= len(self.data)
             builder.Bytes[builder.head : builder.head + len(self.data)] = self.data
             vector = builder.EndVector()
-            if self._packed is not None:
-                self._packed[self.data] = vector
         schema.BufferStart(builder)
         if vector is not None:
             schema.BufferAddData(builder, vector)
@@ -45,44 +42,21 @@ class _AlignedBuffer:
 
 def write_model(model: Model) -> bytes:
     """Returns a model as the bytes of a .tflite file, see ``Model.to_bytes``."""
-    return with_archive(_write([model], None)[0], model.archive)
-
-
-def write_together(models: Sequence[Model]) -> tuple[bytes, list[int]]:
-    """Returns models, at least one, in one flatbuffer, in which equal data are there once, for firmware's flash.
-
-    Returns:
-        The bytes, to be placed at a multiple of 16, and the offset of each model in them: a .tflite file begins there,
-            for a reader that does not ask for the end. The first offset is 0.
-
-    Raises:
-        ConversionError: a model contradicts itself, or all are larger than a flatbuffer can be.
-    """
-    return _write(models, {} if len(models) > 1 else None)
-
-
-def _write(models: Sequence[Model], packed: dict[bytes, Any] | None) -> tuple[bytes, list[int]]:
-    raws = [_Writer(model, packed).model() for model in models]
-    size = sum(len(b.data) for raw in raws for b in raw.buffers)
+    raw = _Writer(model).model()
+    size = sum(len(b.data) for b in raw.buffers)
     if size > 2**31 - 1:
         raise ConversionError("the model would be larger than 2 GB, which is not supported")
     # Large enough to begin with: growing copies everything that was written.
     builder = flatbuffers.Builder(size + size // 8 + 4096)
-    first, *others = [raw.Pack(builder) for raw in raws]
-    ends = []
-    for table in others:
-        builder.PrependUOffsetTRelative(table)  # the root of a file, before the tables to which it points
-        ends.append(builder.Offset())
-    builder.Finish(first, FILE_IDENTIFIER)
-    content = bytes(builder.Output())
-    return content, [0, *(len(content) - end for end in ends)]
+    builder.Finish(raw.Pack(builder), FILE_IDENTIFIER)
+    return with_archive(bytes(builder.Output()), model.archive)
 
 
 class _Writer:
     """Numbers objects in the order in which the file lists them."""
 
-    def __init__(self, source: Model, packed: dict[bytes, Any] | None) -> None:
-        self.source, self._packed = source, packed
+    def __init__(self, source: Model) -> None:
+        self.source = source
         self.buffers: dict[Buffer, int] = {}
         self.codes: dict[tuple[int, int, str | None], int] = {}
         self.subgraphs = {g: i for i, g in enumerate(source.subgraphs)}
@@ -112,7 +86,7 @@ class _Writer:
         if source.metadata_buffers is not None:
             raw.metadataBuffer = np.array([self._buffer(b) for b in source.metadata_buffers], np.int32)
         raw.operatorCodes = [self._raw_code(*key) for key in self.codes]
-        raw.buffers = [_AlignedBuffer(b.data, self._packed) for b in self.buffers]
+        raw.buffers = [_AlignedBuffer(b.data) for b in self.buffers]
         return raw
 
     def _buffer(self, buffer: Buffer) -> int:

@@ -103,11 +103,6 @@
 #ifndef ZO_WITH_COMMANDS
 #define ZO_WITH_COMMANDS ZO_FEATURES
 #endif
-/* Of firmware: runs that choose between several models (zo_block_trainer.h). The tables of a single
- * one are constants, so the compiler removes excluded cases. */
-#ifndef ZO_WITH_MODELS
-#define ZO_WITH_MODELS ZO_FEATURES
-#endif
 /* Of firmware: networks of several segments, and boundaries that enter later ones, too. */
 #ifndef ZO_WITH_SEGMENTS
 #define ZO_WITH_SEGMENTS ZO_FEATURES

@@ -67,13 +67,6 @@ typedef struct zo_weight_snapshot {
   uint32_t mark; /* from SnapshotMark */
 } zo_weight_snapshot;
 
-/* The result of a probe in a choice of blocks. */
-typedef struct zo_block_probe {
-  uint32_t block;
-  int64_t score; /* held-out samples that are right (losses of classes), else minus the sum of their
-                    losses, unit 2^-16 */
-} zo_block_probe;
-
 #ifdef __cplusplus
 }
 #endif

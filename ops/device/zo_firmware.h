@@ -22,7 +22,6 @@ using LogStore = zo_log_store;
 using WeightSink = zo_weight_sink;
 using Yardstick = zo_yardstick;
 using WeightSnapshot = zo_weight_snapshot;
-using BlockProbe = zo_block_probe;
 
 // --- Provided by the generator -------------------------------------------------------------------
 
@@ -109,9 +108,7 @@ struct ModelInfo {
   uint32_t shared_arena;
 };
 
-#if !ZO_WITH_MODELS
 extern const ModelInfo kInfo;  // the only one
-#endif
 
 // Of a tensor: its zo_tensor_type, and the block that it belongs to.
 inline uint32_t TypeOf([[maybe_unused]] const ModelInfo& info, [[maybe_unused]] uint32_t tensor) {

@@ -51,26 +51,13 @@ class Network {
   // Errors: ZO_ERROR_ARGUMENT (arena not aligned), ZO_ERROR_MEMORY (arena too small),
   // ZO_ERROR_RUNTIME (an operator is not registered, the model is of another version).
   template <uint32_t kSegments>
-  zo_status Init(const ModelInfo& info, const tflite::MicroOpResolver& resolver, uint8_t* arena, size_t arena_bytes,
+  zo_status Init(const tflite::MicroOpResolver& resolver, uint8_t* arena, size_t arena_bytes,
                  NetworkStorage<kSegments>* storage, int8_t* boundaries) {
-    if (info.segment_count != kSegments) return ZO_ERROR_ARGUMENT;
-    Choose(info);
+    if (kInfo.segment_count != kSegments) return ZO_ERROR_ARGUMENT;
     return Init(resolver, arena, arena_bytes, storage->interpreters[0], storage->directories, boundaries);
   }
 
-  // Switches to another model of as many segments, in the same memory, with its initial weights.
-  //
-  // Errors: those of Init. The network is unusable until a call succeeds.
-  zo_status Switch(const ModelInfo& info) {
-    Choose(info);
-    return Init(*resolver_, arena_, arena_bytes_, interpreters_, directories_, boundaries_);
-  }
-
-#if ZO_WITH_MODELS
-  const ModelInfo& info() const { return *info_; }
-#else
   static const ModelInfo& info() { return kInfo; }
-#endif
 
   // Used bytes of the arena. Init needs more if TFLM's temporary memory for planning a segment
   // exceeds that of the activations in the same place.
@@ -169,11 +156,6 @@ class Network {
  private:
   zo_status Init(const tflite::MicroOpResolver& resolver, uint8_t* arena, size_t arena_bytes,
                  unsigned char* interpreters, zo_directory* directories, int8_t* boundaries);
-#if ZO_WITH_MODELS
-  void Choose(const ModelInfo& info) { info_ = &info; }
-#else
-  void Choose(const ModelInfo&) {}
-#endif
   size_t DirectoryBytes() const;
   tflite::MicroInterpreter* interpreter(uint32_t segment) const;
   uint32_t LastSegment() const { return ZO_SEGMENTS - 1; }
@@ -185,9 +167,6 @@ class Network {
   zo_status FeedLabels(const Feed& feed);
   zo_status CheckLabels(const uint8_t* labels) const;
 
-#if ZO_WITH_MODELS
-  const ModelInfo* info_ = nullptr;
-#endif
   const tflite::MicroOpResolver* resolver_ = nullptr;
   uint8_t* arena_ = nullptr;
   size_t arena_bytes_ = 0;

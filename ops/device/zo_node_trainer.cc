@@ -129,7 +129,7 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings, 
   Carver carver(workspace, workspace_bytes);
   const Workspace space = Carve(info, *settings, tasks, network, &carver);
   if (!carver.fits()) return ZO_ERROR_MEMORY;
-  Clear();
+  *this = {};
   infos_ = tasks;
   tasks_ = space.tasks;
   tensors_ = space.tensors;

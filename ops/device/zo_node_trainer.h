@@ -160,16 +160,8 @@ class NodeTrainer {
     return is_ready_ ? network_->ExportWeights(sink) : ZO_ERROR_ORDER;
   }
 
- protected:
-  // As before Init, but for the log: a choice of blocks is given that of the run to come.
-  void Clear() {
-    const LogStore* const log = log_;
-    *this = {};
-    log_ = log;
-  }
-  bool HasBegun() const { return run_.step > 0 || measurements_.count() > 0; }
-
  private:
+  bool HasBegun() const { return run_.step > 0 || measurements_.count() > 0; }
   zo_status Forward(const zo_node_request& request);
   zo_status Query(const zo_node_request& request);
   zo_status Capture(uint32_t task, const Feed& feed);

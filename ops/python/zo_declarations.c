@@ -27,7 +27,6 @@
 #include "ops/core/papers/zo_floor_log2_loss.h"
 #include "ops/core/papers/zo_update_bits.h"
 #include "ops/core/random/zo_stream.h"
-#include "ops/core/run/zo_block_choice.h"
 #include "ops/core/run/zo_control.h"
 #include "ops/core/run/zo_node_backward.h"
 #include "ops/core/run/zo_node_run.h"
@@ -95,7 +94,7 @@ const zo_declaration zo_declarations[] = {
   CONSTANT(ZO_STEP_NORMALIZED), CONSTANT(ZO_ONE_SIDED),
   CONSTANT(ZO_TENSOR_INT8), CONSTANT(ZO_TENSOR_INT16), CONSTANT(ZO_TENSOR_INT32),
   CONSTANT(ZO_NODES_PLAIN), CONSTANT(ZO_NODES_MAX_POOL), CONSTANT(ZO_NODES_MEAN),
-  CONSTANT(ZO_ACTION_DONE), CONSTANT(ZO_BLOCK_PROBE),
+  CONSTANT(ZO_ACTION_DONE),
   CONSTANT(ZO_TASK_NODES), CONSTANT(ZO_TASK_WEIGHTS), CONSTANT(ZO_TASK_SHARED_NODES),
   CONSTANT(ZO_NODE_DONE), CONSTANT(ZO_NODE_FORWARD), CONSTANT(ZO_NODE_QUERY),
   CONSTANT(ZO_NODE_UPDATE), CONSTANT(ZO_NODE_RESTORE),
@@ -231,12 +230,6 @@ const zo_declaration zo_declarations[] = {
 #undef S
 #define S zo_measurement
   STRUCT, U32(step), U32(samples), FIELD(int64_t, loss), U32(correct), U32(data_checksum),
-#undef S
-#define S zo_block_choice
-  STRUCT, U32(blocks), U32(block), U32(best), FIELD(int64_t, score),
-#undef S
-#define S zo_block_request
-  STRUCT, U32(action), U32(block),
 #undef S
 #define S zo_directory_entry
   STRUCT, FIELD(int8_t*, weights), FIELD(int8_t*, fraction), U32(size), U32(stream),
@@ -397,9 +390,6 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(int, zo_measurement_is_better, const zo_measurement*, const zo_measurement*, uint32_t),
   FUNCTION(void, zo_measurement_write, const zo_measurement*, uint32_t, uint8_t*),
   FUNCTION(zo_status, zo_measurement_read, const uint8_t*, uint32_t, zo_measurement*),
-  FUNCTION(zo_status, zo_block_choice_init, zo_block_choice*, uint32_t),
-  FUNCTION(zo_status, zo_block_choice_next, const zo_block_choice*, zo_block_request*),
-  FUNCTION(zo_status, zo_block_choice_report, zo_block_choice*, int64_t),
   FUNCTION(void, zo_tflm_set_external_context, void*),
 
   {NULL, NULL, 0, 0},

@@ -1,4 +1,4 @@
-"""The whole recipe: recalibration, held-out samples, choice of a block, training, comparison."""
+"""The whole recipe: recalibration, held-out samples, training, comparison."""
 
 from __future__ import annotations
 
@@ -15,22 +15,11 @@ from ..data import Data, Labels, Samples, read_arrays
 from ..io.errors import SettingsError
 from ..recalibration import Recalibration
 from ..recalibration.recalibrate import recalibrate as recalibrated
-from ..training import (
-    BlockChoice,
-    BlockProbes,
-    Callback,
-    History,
-    Settings,
-    TrainedLayers,
-    Trainer,
-    Workers,
-    trained_layers,
-)
-from ..training.block_choice import BlockSearch
+from ..training import Callback, History, Settings, TrainedLayers, Trainer, Workers, trained_layers
 from ..training.injection import is_zo
-from ..training.length import check_length, planned_steps, usual_epochs
+from ..training.length import check_length, usual_epochs
 from ..training.run_data import Given, RunData, Split
-from ..training.setting_texts import with_found, written
+from ..training.setting_texts import MEASURED_RATE
 from ..training.trainer import Keep
 from .evaluation import with_loss
 from .zo_model import Changes, KeptZoModel, model_of_run, of_resumed_run
@@ -46,12 +35,9 @@ class Observer(Callback):
     def on_recalibrated(self, found: Recalibration | None) -> None:
         """Is called after a recalibration; None: an autoencoder with statistics is not recalibrated."""
 
-    def on_probe_step(self, block: int, done: int, total: int) -> None:
-        """Is called after a step of a probe, with its block, the steps of all probes so far, and their total."""
-
     def on_decided(self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None) -> None:
         """Hears of the run before its learning rate is measured: its settings, the trained layers, the
-        samples, and the budget that probes of blocks have left.
+        samples, and its budget.
         """
 
     def on_trained(self, model: Model) -> None:
@@ -74,8 +60,7 @@ class Adaptation:
     data: RunData  #: training and validation samples of the run, and classes without samples
     trained: TrainedLayers  #: layers that the run trains
     recalibration: Recalibration | None  #: recalibration before the run
-    block_choice: BlockChoice | None  #: choice of the block that is trained
-    budget: float | None  #: forward equivalents that the probes of blocks have left of the given budget
+    budget: float | None  #: forward equivalents that the run may cost
     before: dict[str, float] | None  #: values of the weights before the first step
     after: dict[str, float] | None  #: values of the kept weights
 
@@ -109,7 +94,6 @@ def adapt(
     threads: int = 1,
     workers: int | Workers = 0,
     recalibrate: bool | None = None,
-    choose_block: BlockSearch | None = None,
     epochs: int | None = None,
     steps: int | None = None,
     budget: float | None = None,
@@ -143,14 +127,12 @@ def adapt(
         threads: number of threads. Does not affect results.
         workers: workers that share steps of weight perturbation, as for `Trainer`. Does not affect results.
         recalibrate: True to recalibrate a plain model first. None: as `recalibrates` decides.
-        choose_block: search for the block of layers that is trained alone, see `choose_block`. None trains
-            the layers of the settings.
         epochs: passes over the samples, >= 1. Of `epochs`, `steps` and `budget` one is given at most.
         steps: number of steps.
-        budget: forward equivalents that the run may cost, see `Trainer.fit`; probes of blocks count.
+        budget: forward equivalents that the run may cost, see `Trainer.fit`.
         validation_data: samples that the run is measured on, as for `Trainer.fit`.
         validation_split: share of the samples that is held out and measured, as for `Trainer.fit`. None:
-            "auto", but 0 with `validation_data`, with `choose_block` and with keep="last".
+            "auto", but 0 with `validation_data` and with keep="last".
         rehearsal: samples that the model knows, which are mixed in against forgetting.
         keep: "best" keeps the best measured weights, "last" those of the last step.
         observer: observer of decisions and run, the first of the callbacks.
@@ -184,20 +166,14 @@ def adapt(
         recalibration = recalibrated(source, x, runtime=runtime, threads=threads, watch=observer.recalibrating)
         observer.on_recalibrated(recalibration)
         source = recalibration.model
-    length = {
-        "epochs": epochs,
-        "steps": steps,
-        "choose-block": choose_block and _written_search(choose_block),
-        "block": choose_block and "auto",
-        "measured-rate": "auto",
-    }
+    length = {"epochs": epochs, "steps": steps, MEASURED_RATE: "auto"}
     found = model_of_run(source, settings, changes, inject=inject, length=length)
     zo = found.zo
     if resume and zo_model is not None:
         zo = of_resumed_run(zo, zo_model)
     trainer = Trainer(zo, found.settings, runtime=runtime, threads=threads, workers=workers)
     if validation_split is None:
-        alone = validation_data is None and choose_block is None and keep == "best"
+        alone = validation_data is None and keep == "best"
         validation_split = "auto" if alone else 0.0
     data = RunData.of(
         trainer.runtime,
@@ -212,16 +188,6 @@ def adapt(
     if epochs is None and steps is None and budget is None:
         epochs = usual_epochs(found.settings, len(data.train))
     kept_zo = KeptZoModel(zo_model, zo, log, replace=replace, resume=resume)
-    choice = None
-    if choose_block is not None:
-        if budget is None:  # errors of the run precede the probes
-            planned_steps(found.settings, len(data.train), epochs, steps)
-        probes = BlockProbes(trainer, None, data.train, None, choose_block)
-        if budget is not None:
-            budget = probes.rest_of(budget, len(data.train))
-        choice = probes.choose(log if resume else None, observer.on_probe_step)
-        zo = with_found(zo, "block", written(choice.layers))
-        trainer = Trainer(zo, probes.settings_of(choice.best), runtime=runtime, threads=threads, workers=workers)
     trained = trained_layers(zo, trainer.settings)
     before = None if keep == "best" or resume else trainer.evaluate(data.measured)
     observer.on_decided(trainer.settings, trained, data, budget)
@@ -259,7 +225,6 @@ def adapt(
         data=data,
         trained=trained,
         recalibration=recalibration,
-        block_choice=choice,
         budget=budget,
         before=before,
         after=after,
@@ -293,7 +258,3 @@ def _has_labels(x: Samples) -> bool:
     if isinstance(x, str | os.PathLike):
         return "y" in read_arrays(x)
     return isinstance(x, Data) or (isinstance(x, Mapping) and "y" in x)
-
-
-def _written_search(search: BlockSearch) -> str:
-    return str(search.blocks) if search.epochs == BlockSearch.epochs else f"{search.blocks}:{search.epochs}"

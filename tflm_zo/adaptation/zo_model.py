@@ -15,7 +15,7 @@ from ..io.files import write_output
 from ..training import Callback, RunProgress, Settings, algorithm, algorithm_for, inject_for
 from ..training.algorithms import with_fitting_minibatch
 from ..training.injection import is_zo, trainable_model
-from ..training.setting_texts import FOUND, run_of, with_found, with_run
+from ..training.setting_texts import MEASURED_RATE, run_of, with_found, with_run
 
 _Path = str | os.PathLike[str]
 
@@ -119,14 +119,12 @@ def _usual(metadata: ZoMetadata, name: str | None) -> Settings:
 
 
 def of_resumed_run(zo: Model, path: _Path) -> Model:
-    """Returns the ZO model of a resumed run from its file, with the results of the run's search."""
+    """Returns the ZO model of a resumed run from its file, with the learning rate that the run measured."""
     try:
         found = run_of(read_metadata(load_model(path)))
     except (ConversionError, OSError):
         return zo  # none, or another file, which `KeptZoModel` refuses
-    for name in FOUND:
-        zo = with_found(zo, name, found.get(name, "auto"))
-    return zo
+    return with_found(zo, found.get(MEASURED_RATE, "auto"))
 
 
 class KeptZoModel(Callback):
@@ -154,7 +152,7 @@ class KeptZoModel(Callback):
             )
 
     def on_train_begin(self, progress: RunProgress) -> None:
-        """Writes the ZO model with the results of the run's search."""
+        """Writes the ZO model with the learning rate that the run has measured."""
         if self._path and not self._there:
             write_output(self._path, progress.model.to_bytes(), force=self._replace)
             self._written = True

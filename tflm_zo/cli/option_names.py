@@ -17,7 +17,7 @@ OF_INJECT: Final = ("loss", "nodes", "signature", "update_bits", "sparse", "spar
 # Settings that a command's option has another name for: the first that it has.
 _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "cuts": ("cut",),
-    "blocks": ("choose_block", "block"),
+    "blocks": ("block",),
     "replace": ("force",),
     "schedule.final": ("final_learning_rate",),
 }

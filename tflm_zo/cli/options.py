@@ -11,7 +11,6 @@ import typer
 
 from ..runtime import RUNTIMES
 from ..training import SettingsError
-from ..training.block_choice import BlockSearch
 
 
 def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
@@ -107,20 +106,6 @@ Epochs = Annotated[
     int | None, optional(None, "Passes over the samples (default: 10, or as many as take 300 steps).", "Run")
 ]
 Steps = Annotated[int | None, optional(None, "Number of steps instead of epochs.", "Run")]
-BlockSearchOption = Annotated[
-    str | None,
-    optional(
-        "N[:EPOCHS]",
-        "Split the layers into N blocks, train each for one epoch or EPOCHS, then train only the best.",
-        "Algorithm",
-        "--choose-block",
-    ),
-]
-BlockHeldOut = Annotated[
-    float | None, optional("SHARE", "Share of the samples for the scores of --choose-block (default: 0.2).", "Data")
-]
-
-
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
 
 
@@ -131,16 +116,3 @@ def parse_bytes(option: str, text: str) -> int:
     if size < 1:
         raise SettingsError(option, "be bytes like 262144, 256K or 1M", text)
     return size
-
-
-def block_search(text: str | None, held_out: float | None) -> BlockSearch | None:
-    """Returns the search that ``--choose-block`` and ``--held-out`` ask for; None without them."""
-    if text is None:
-        if held_out is not None:
-            raise SettingsError("--held-out", "be given with --choose-block, whose probes it judges")
-        return None
-    parts = text.split(":")
-    if len(parts) > 2 or not all(part.isascii() and part.isdecimal() and int(part) for part in parts):
-        raise SettingsError("--choose-block", "be N or N:EPOCHS", text)
-    share = BlockSearch.held_out if held_out is None else held_out
-    return BlockSearch(int(parts[0]), share, int(parts[1]) if len(parts) == 2 else BlockSearch.epochs)

@@ -9,21 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.status import Status
-from rich.table import Table
 
 from ..adaptation import Adaptation, Observer
 from ..converters import Model, read_metadata
 from ..converters.model import Operator
 from ..io.table import table
 from ..recalibration import Recalibration
-from ..training import BlockChoice, RunProgress, Settings, TrainedLayers
+from ..training import RunProgress, Settings, TrainedLayers
 from ..training.length import affordable_steps, most_budget_steps
 from ..training.run_data import RunData
 from .failures import note, waiting_for, warn
 from .output_file import write_output
-from .results import counting_bar, progress
+from .results import progress
 from .set_option import say_loss_output
 
 
@@ -86,8 +84,6 @@ def render(console: Console, result: dict[str, Any]) -> None:
             f"kept: the weights after {result['kept_step']:,} of {result['steps']:,} steps, the best of "
             f"{len(measurements)} measurements{passed_over(measurements, result['loss'])}"
         )
-    if result["block_choice"] is not None:
-        console.print(_choice_table(result["block_choice"]))
     row = {
         "algorithm": result["algorithm"],
         "steps": result["steps"],
@@ -110,13 +106,13 @@ class ToldRun(Observer):
 
     def __init__(self, files: Files, loss_output: str | None, held_out: float | None, *, force: bool) -> None:
         self._files, self._loss_output, self._held_out, self._force = files, loss_output, held_out, force
-        self._shown: Status | Progress | None = None
+        self._shown: Status | None = None
 
     def close(self) -> None:
         """Stops the waiting line."""
         self._show(None)
 
-    def _show(self, shown: Status | Progress | None) -> None:
+    def _show(self, shown: Status | None) -> None:
         if self._shown is not None:
             self._shown.stop()
         self._shown = shown
@@ -136,15 +132,6 @@ class ToldRun(Observer):
             )
         else:
             (warn if found.uneven else note)(found.sentence)
-
-    def on_probe_step(self, block: int, done: int, total: int) -> None:
-        """Moves the bar on by a step."""
-        if not isinstance(self._shown, Progress):
-            self._show(bar := counting_bar())
-            bar.add_task("", total=total)
-        assert isinstance(self._shown, Progress)
-        (task,) = self._shown.task_ids
-        self._shown.update(task, completed=done, description=f"probe of block {block + 1}")
 
     def on_decided(self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None) -> None:
         """Keeps the sentences until nothing is left to be refused, and shows that the rate is measured."""
@@ -239,7 +226,6 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
         "steps": trainer.step,
         "measured_rate": trainer.measured_rate,
         "equivalents": round(trainer.equivalents, 3),
-        "block_choice": None if found.block_choice is None else _described_choice(found.block_choice),
         "interrupted": trainer.interrupted,
         "forwards": history.forwards,
         "seconds": round(history.seconds, 3),
@@ -252,41 +238,3 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
         **(found.after or {}),
         "history": history.history,
     }
-
-
-def _described_choice(choice: BlockChoice) -> dict[str, Any]:
-    """Returns a choice as ``--json`` prints it; without probes it was read off the log."""
-    result: dict[str, Any] = {
-        "best": choice.best,
-        "layers": list(choice.layers),
-        "probed": bool(choice.scores),
-        "blocks": [list(block) for block in choice.blocks],
-        "equivalents": round(choice.equivalents, 3),
-    }
-    if not choice.scores:
-        return result
-    before, values = choice.value(choice.before), [choice.value(score) for score in choice.scores]
-    sign = 1 if choice.of_classes else -1
-    return {
-        **result,
-        "held_out_samples": choice.held_out,
-        "measure": "accuracy" if choice.of_classes else "loss",
-        "before": before,
-        "values": values,
-        "gains": [sign * (value - before) for value in values],
-    }
-
-
-def _choice_table(choice: dict[str, Any]) -> Table:
-    """Returns a choice as `_described_choice` does, as a table; blocks are counted from 1."""
-    rows = [[number, ", ".join(layers)] for number, layers in enumerate(choice["blocks"], 1)]
-    columns, title = ["block", "layers"], "Block, as the log has it"
-    if choice["probed"]:
-        value, gain = ("{:.1%}", "{:+.1f} points") if choice["measure"] == "accuracy" else ("{:.5g}", "{:+.5g}")
-        factor = 100 if choice["measure"] == "accuracy" else 1
-        for row, reached, gained in zip(rows, choice["values"], choice["gains"], strict=True):
-            row += [value.format(reached), gain.format(factor * gained)]
-        columns += [f"held-out {choice['measure']}", "gain"]
-        title = f"Probes: {value.format(choice['before'])} before, {choice['held_out_samples']:,} samples held out"
-    rows = [[*row, "trained" if i == choice["best"] else ""] for i, row in enumerate(rows)]
-    return table(f"{title}; {choice['equivalents']:,.0f} forward equivalents", [*columns, ""], rows)

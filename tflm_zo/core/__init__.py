@@ -19,7 +19,6 @@ from .command import (
 from .control import (
     MAX_CHAIN,
     MAX_QUERIES,
-    BlockControl,
     Control,
     Request,
     StepReport,
@@ -69,7 +68,6 @@ __all__ = [
     "BEST_SLOT",
     "BackwardProgram",
     "BackwardStep",
-    "BlockControl",
     "CSettings",
     "Command",
     "Control",

@@ -1,6 +1,4 @@
-"""State machines of the C core: weight perturbation (``ops/core/run/zo_control.h``) and the choice of a block of layers
-(``ops/core/run/zo_block_choice.h``). Firmware runs the same ones.
-"""
+"""The state machine of weight perturbation in the C core (``ops/core/run/zo_control.h``), which firmware runs, too."""
 
 from __future__ import annotations
 
@@ -171,26 +169,3 @@ class Control:
     def rate(self, step: int) -> float:
         """Returns the learning rate of a step."""
         return int(library().zo_control_rate(self.settings, step, None)) / 65536
-
-
-class BlockControl:
-    """The state machine (``zo_block_choice``) for a number of blocks, 1..2^32-1; others raise NativeError."""
-
-    def __init__(self, blocks: int) -> None:
-        self._choice, self._request = structs.zo_block_choice(), structs.zo_block_request()
-        call("zo_block_choice_init", self._choice, blocks)
-
-    def next(self) -> int | None:
-        """Returns the block to probe next; None after the last one, when `best` is final."""
-        call("zo_block_choice_next", self._choice, self._request)
-        probes = self._request.action == constants.ZO_BLOCK_PROBE
-        return int(self._request.block) if probes else None
-
-    def report(self, score: int) -> None:
-        """Reports the score of the present probe, -2^63..2^63-1; larger is better. One too many raises NativeError."""
-        call("zo_block_choice_report", self._choice, score)
-
-    @property
-    def best(self) -> int:
-        """The best block so far."""
-        return int(self._choice.best)

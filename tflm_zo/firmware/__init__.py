@@ -1,15 +1,13 @@
 """Firmware: a ZO model as a folder of C and C++ that is added to a build of TensorFlow Lite Micro."""
 
-from ..training.block_choice import BlockSearch
 from .fit import Fitted, fit
 from .folder import check_folder
 from .generate import Firmware
-from .planning import check_names, generate_firmware, name_of, plan_blocks, plan_run
+from .planning import check_names, generate_firmware, name_of, plan_run
 from .platforms import PLATFORMS
 from .source_text import identifier, is_identifier
 
 __all__ = [
-    "BlockSearch",
     "Firmware",
     "Fitted",
     "PLATFORMS",
@@ -20,6 +18,5 @@ __all__ = [
     "identifier",
     "is_identifier",
     "name_of",
-    "plan_blocks",
     "plan_run",
 ]

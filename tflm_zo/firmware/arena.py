@@ -99,7 +99,7 @@ def _round(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-# Recorded sizes by the models' digests, because the blocks of a search share most of their segments.
+# Recorded sizes by the models' digests, because the runs that a plan compares share most of their segments.
 _known: dict[bytes, dict[str, int]] = {}
 
 

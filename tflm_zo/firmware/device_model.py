@@ -15,7 +15,7 @@ from ..logs.replay import Replay, checksum_of
 from ..training.lowering import LoweredRun
 from .arena import head_bytes
 
-__all__ = ["DeviceModel", "bytes_of_sample", "device_models"]
+__all__ = ["DeviceModel", "bytes_of_sample", "device_model"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,19 +35,13 @@ class DeviceModel:
         return self.trained.index(tensor)
 
 
-def device_models(model: Model, plan: LoweredRun) -> list[DeviceModel]:
-    """Returns the model of a run, or of each block's run if a device chooses a block. Only layers that the
-    run trains or through which errors pass use RAM.
+def device_model(model: Model, plan: LoweredRun) -> DeviceModel:
+    """Returns the model of a run. Only layers that the run trains or through which errors pass use RAM.
 
     Raises:
         ConversionError: the model is no ZO model, or does not fit its metadata.
     """
     metadata = read_metadata(model)
-    runs = [block.run for block in plan.blocks] or [plan]
-    return [_device_model(model, metadata, run) for run in runs]
-
-
-def _device_model(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> DeviceModel:
     wanted = _wanted(metadata, plan)
     segments = tuple(tuple(trained_in_segment(metadata, k, wanted)) for k in range(len(metadata.segments)))
     trained = tuple(i for own in segments for i in own)

@@ -42,7 +42,6 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
         "ZO_WITH_CHECKS": False,
         # Programs with an interpreter of their own write them (examples/own_interpreter).
         "ZO_WITH_COMMANDS": not plan.tasks and len(metadata.segments) == 1,
-        "ZO_WITH_MODELS": bool(plan.blocks),
         "ZO_WITH_SEGMENTS": len(metadata.segments) > 1,
         "ZO_WITH_SKIPS": any(segment.skips for segment in metadata.segments),
         "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN or int16,
@@ -55,7 +54,7 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
         "ZO_WITH_OTHER_LOSSES": loss not in ("cross_entropy", "floor_log2"),
         "ZO_WITH_FLOOR_LOG2": loss == "floor_log2",
         "ZO_WITH_BITS": bits,
-        "ZO_WITH_BACKWARD": any(run.program is not None for run in plan.runs),
+        "ZO_WITH_BACKWARD": plan.program is not None,
         "ZO_WITH_BLOCKS": s.blocks != 0,
         "ZO_WITH_SHARPNESS": s.sharpness != 0,
         "ZO_WITH_SCHEDULES": s.schedule > constants.ZO_SCHEDULE_LINEAR or s.gradient_norm != 0,
@@ -64,17 +63,17 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
 
 def _of_layers(plan: LoweredRun) -> dict[str, bool]:
     """Returns the features of layer-wise runs."""
-    tasks = [task for run in plan.runs for task in run.tasks]
+    tasks = plan.tasks
     layers = [task.layer.struct for task in tasks if task.layer is not None]
     forms = {int(layer.form) for layer in layers}
     exact = [t for t in tasks if t.is_exact]
-    rules = {run.rules.rule for run in plan.runs} if len(exact) < len(layers) else set()
-    rules |= {run.rules.exact_rule for run in plan.runs} if exact else set()
+    rules = {plan.rules.rule} if len(exact) < len(layers) else set()
+    rules |= {plan.rules.exact_rule} if exact else set()
     return {
         "ZO_WITH_WEIGHT_TASKS": any(task.perturbs_weights for task in tasks),
         "ZO_WITH_EXACT_TASKS": bool(exact),
         "ZO_WITH_NODE_RULES": not rules <= {constants.ZO_NODE_RMS, constants.ZO_NODE_BITS},
-        "ZO_WITH_ROWS": any(run.rules.rows_most for run in plan.runs),
+        "ZO_WITH_ROWS": bool(tasks) and plan.rules.rows_most != 0,
         "ZO_WITH_MAX_POOL_NODES": constants.ZO_NODES_MAX_POOL in forms,
         "ZO_WITH_MEAN_NODES": constants.ZO_NODES_MEAN in forms,
         "ZO_WITH_DEPTHWISE": any(layer.depthwise for layer in layers),

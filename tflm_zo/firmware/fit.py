@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator
 
 from ..converters import InjectSettings, Model, read_metadata
-from ..data import Data
-from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
 from ..training.costs import SampleCosts
 from ..training.injection import inject_settings
@@ -15,8 +13,8 @@ from ..training.lowering import LoweredRun
 from ..training.settings import Settings
 from ..training.trained_layers import trained_layers
 from .boundaries import Boundaries
-from .device_model import device_models
-from .planning import plan_blocks, plan_run
+from .device_model import device_model
+from .planning import plan_run
 from .platforms import PLATFORMS
 from .sizes import Ram, ram_within
 
@@ -27,7 +25,6 @@ class Fitted:
 
     model: Model  #: ZO model of the run.
     settings: Settings  #: settings of the run.
-    search: BlockSearch | None  #: search for the best block, or None.
     run: LoweredRun  #: one step of the run.
     ram: Ram  #: RAM of the run.
     given_up: tuple[str, ...] = ()  #: description of the reductions.
@@ -36,12 +33,11 @@ class Fitted:
 
 @dataclasses.dataclass(frozen=True)
 class _Choice:
-    """A choice: bits of an update, samples of a minibatch, the last layers or the number of blocks."""
+    """A choice: bits of an update, samples of a minibatch, the last layers; None: all layers."""
 
     bits: int
     minibatch: int
     layers: tuple[str, ...] | None
-    blocks: int | None
 
 
 def fit(
@@ -49,8 +45,6 @@ def fit(
     settings: Settings,
     ram: int,
     *,
-    search: BlockSearch | None = None,
-    data: Data | None = None,
     fixed: Collection[str] = (),
     platform: str = "cmake",
 ) -> Fitted:
@@ -58,16 +52,13 @@ def fit(
 
     If the run does not fit, it is reduced in this order: errors in the arena, and inputs of layers that are
     computed again (exact gradients with one sample), which changes no result; 8-bit updates, which learn as
-    well (docs/results.md); smaller minibatches, down to one sample, which learn as well, too; fewer layers or, in a
-    search, smaller blocks.
+    well (docs/results.md); smaller minibatches, down to one sample, which learn as well, too; fewer layers.
     Earlier reductions are reverted if the final run has space for them.
 
     Args:
         make: function that returns the ZO model for settings and bits of an update (None: the run's own).
         settings: settings of the run.
         ram: bytes of RAM for a program that only trains.
-        search: search for the trained block; more blocks are smaller.
-        data: samples; a search holds some out.
         fixed: names of settings that stay as they are: "update_bits", "batch_size", "layers".
         platform: name of the build system.
 
@@ -75,7 +66,7 @@ def fit(
         SettingsError: the run does not fit; the message has the smallest possible size.
         ConversionError: the model cannot be injected for the run.
     """
-    return _Search(make, settings, ram, search, data, fixed, PLATFORMS[platform].static_memory).run()
+    return _Search(make, settings, ram, fixed, PLATFORMS[platform].static_memory).run()
 
 
 @dataclasses.dataclass
@@ -85,8 +76,6 @@ class _Search:
     _make: Callable[[Settings, int | None], Model]
     _settings: Settings
     _ram: int
-    _search: BlockSearch | None
-    _data: Data | None
     _fixed: Collection[str]
     _static_memory: bool
     _sized: dict[_Choice, Fitted] = dataclasses.field(default_factory=dict)
@@ -96,8 +85,7 @@ class _Search:
         model, settings = self._model(self._settings, None), self._settings
         metadata = read_metadata(model)
         self._batch, self._names = metadata.batch, trained_layers(model, settings).layers
-        blocks = None if self._search is None else self._search.blocks
-        self._whole = _Choice(metadata.update_bits, settings.batch_size, None, blocks)
+        self._whole = _Choice(metadata.update_bits, settings.batch_size, None)
 
     def run(self) -> Fitted:
         least = self._whole
@@ -132,10 +120,7 @@ class _Search:
             yield choice
 
     def _fewer_layers(self, choice: _Choice) -> Iterator[_Choice]:
-        if self._search is not None:
-            for blocks in range(self._search.blocks + 1, len(self._names) + 1):
-                yield dataclasses.replace(choice, blocks=blocks)
-        elif "layers" not in self._fixed:
+        if "layers" not in self._fixed:
             for count in range(len(self._names) - 1, 0, -1):
                 yield dataclasses.replace(choice, layers=self._names[-count:])
 
@@ -161,19 +146,10 @@ class _Search:
             settings = dataclasses.replace(settings, layers=choice.layers)
         model = self._model(settings, choice.bits)
         metadata = read_metadata(model)
-        search = self._search
-        if search is None or choice.blocks is None:
-            plan = plan_run(model, settings, steps=1, samples=1)
-        else:
-            search = dataclasses.replace(search, blocks=choice.blocks)
-            assert self._data is not None  # a search has some
-            plan = plan_blocks(model, settings, search, self._data, steps=1, measures=False)
-        devices = device_models(model, plan)
-        ram, own = ram_within(model, metadata, plan, devices, self._ram, static_memory=self._static_memory)
-        if plan.blocks:
-            return Fitted(model, settings, search, plan, ram)
-        again = Boundaries(model, metadata, own[0]).rerun_macs / SampleCosts(model, metadata).forward
-        return Fitted(model, settings, search, own[0].plan, ram, again=again)
+        device = device_model(model, plan_run(model, settings, steps=1, samples=1))
+        ram, own = ram_within(model, metadata, device, self._ram, static_memory=self._static_memory)
+        again = Boundaries(model, metadata, own).rerun_macs / SampleCosts(model, metadata).forward
+        return Fitted(model, settings, own.plan, ram, again=again)
 
     def _model(self, settings: Settings, bits: int | None) -> Model:
         key = bits, inject_settings(settings)  # a layer-wise run leaves layers out that its model has
@@ -194,12 +170,9 @@ class _Search:
         if choice.layers is not None:
             left_out = len(self._names) - len(choice.layers)
             given_up.append(f"the first {left_out} of {len(self._names)} layers ({', '.join(choice.layers)})")
-        if choice.blocks != whole.blocks:
-            given_up.append(f"{whole.blocks} blocks ({choice.blocks} smaller ones)")
         return dataclasses.replace(self._size(choice), given_up=tuple(given_up))
 
 
 def _in_words(choice: _Choice, names: tuple[str, ...]) -> str:
     layers = names if choice.layers is None else choice.layers
-    what = ", ".join(layers) if choice.blocks is None else f"the largest of {choice.blocks} blocks"
-    return f"{what} with {choice.bits}-bit updates and minibatches of {choice.minibatch}"
+    return f"{', '.join(layers)} with {choice.bits}-bit updates and minibatches of {choice.minibatch}"

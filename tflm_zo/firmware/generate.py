@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from .._version import __version__
 from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
-from ..converters.model.writer import write_together
 from ..data import Data
 from ..training.lowering import LoweredRun
 from .amalgamation import Unit, join
 from .boundaries import Boundaries
 from .config import config_source
-from .device_model import DeviceModel, device_models
+from .device_model import DeviceModel, device_model
 from .features import features, unused_sources, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import of_model, op_pack_sources, without_model
@@ -144,24 +143,21 @@ def generate(
     _check(metadata, plan)
     builds, given, name, command = PLATFORMS[platform], name, identifier(name), comment(command)
     names, trainer = own(name), trainer_of(plan)
-    devices, wanted = device_models(model, plan), features(model, metadata, plan)
-    arrays, array_names = _model_arrays(devices, name)
-    ram, arenas = ram_of(model, metadata, plan, devices, static_memory=builds.static_memory)
+    device, wanted = device_model(model, plan), features(model, metadata, plan)
+    arrays = _model_arrays(device, name)
+    ram = ram_of(model, metadata, device, static_memory=builds.static_memory)
     sizes = {
-        "trainable_bytes": max(metadata.bytes_of(d.trained) for d in devices),
+        "trainable_bytes": metadata.bytes_of(device.trained),
         "model_bytes": sum(map(len, arrays.values())),
     }
-    self_test, no_self_test = self_test_source(model, devices)
-    segments = [segment for device in devices for segment in device.segments]
+    self_test, no_self_test = self_test_source(model, device)
     model_text, tables = model_source(
         model,
         metadata,
-        plan,
-        devices,
+        device,
         name=name,
         arrays=arrays,
-        array_names=array_names,
-        least_arenas=[a.least for a in arenas],
+        least_arena=ram.arena.least,
         command=command,
         wanted=wanted,
         self_test=self_test,
@@ -169,11 +165,10 @@ def generate(
     of_class = {
         **names,
         "kind": trainer,
-        "blocks": len(plan.blocks),
         "tasks": len(plan.tasks),
         "block_segments": len(plan.block_segments) if plan.settings.blocks else 0,
         "interval": plan.interval,
-        "boundaries": Boundaries(model, metadata, devices[0]).bytes,
+        "boundaries": Boundaries(model, metadata, device).bytes,
         "tables": tables,
         "models": arrays,
     }
@@ -182,7 +177,7 @@ def generate(
         _CLASS_OF_C: fill("trainer_class_c.h.in", **of_class),
         _CLASS_SOURCE: fill("trainer_class.cc.in", **of_class),
     }
-    resolver = resolver_source(segments, name, command, int8=builds.int8)
+    resolver = resolver_source(device.segments, name, command, int8=builds.int8)
     joined = _joined(
         _own_op_pack(plan, wanted),
         {path: without_model(text, name) for path, text in own_class.items()},
@@ -204,14 +199,14 @@ def generate(
             model_name=given,
             command=command,
             **sizes,
-            tensors=max(len(d.trained) for d in devices),
-            operators=len(operators_of(segments)),
+            tensors=len(device.trained),
+            operators=len(operators_of(device.segments)),
         ),
         f"{names['zo']}_model.cc": model_text,
         **of_model(joined, name),
     }
     example = {f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names)}
-    layout = builds.lay_out(Project(name, command, sources, example, trainer == "block"))
+    layout = builds.lay_out(Project(name, command, sources, example))
     files = {**layout.files, CHECKSUMS: checksums(layout.files)}
     return Firmware(files, layout.example, ram, **sizes, no_self_test=no_self_test)
 
@@ -223,22 +218,11 @@ def _check(metadata: ZoMetadata, plan: LoweredRun) -> None:
             raise ConversionError("block by block, firmware trains models whose inputs enter segment 0 only")
 
 
-def _model_arrays(devices: Sequence[DeviceModel], name: str) -> tuple[dict[str, bytes], list[list[str]]]:
-    """Returns the arrays of segments by name, and for each device where its segments begin, in C. The forms
-    that a segment has on several devices are in one array, which has the weights once.
-    """
-    arrays, begins = dict[str, bytes](), [list[str]() for _ in devices]
-    count = len(devices[0].segments)
-    for k in range(count):
-        contents = [device.segments[k].to_bytes() for device in devices]
-        forms = {content: device.segments[k] for content, device in zip(contents, devices, strict=True)}
-        array = f"g_{name if count == 1 else f'{name}_segment_{k}'}_model_data"
-        arrays[array], found = write_together(list(forms.values()))
-        of_form = dict(zip(forms, found, strict=True))
-        for content, of_device in zip(contents, begins, strict=True):
-            at = of_form[content]
-            of_device.append(array if at == 0 else f"{array} + {at}")
-    return arrays, begins
+def _model_arrays(device: DeviceModel, name: str) -> dict[str, bytes]:
+    """Returns the arrays of the segments by name, in order."""
+    contents = [segment.to_bytes() for segment in device.segments]
+    names = [name] if len(contents) == 1 else [f"{name}_segment_{k}" for k in range(len(contents))]
+    return {f"g_{own}_model_data": content for own, content in zip(names, contents, strict=True)}
 
 
 def _joined(
@@ -338,7 +322,7 @@ def _own_op_pack(plan: LoweredRun, wanted: dict[str, bool]) -> dict[str, str]:
     queries = int(plan.settings.queries) * max(1, int(plan.settings.chain))
     most = max([queries, *(t.queries for t in plan.tasks)])
     own = trainer_of(plan)
-    others = {"weight", "node", "block"} - ({"node", "block"} if own == "block" else {own})
+    others = ("node",) if own == "weight" else ("weight",)
     fleet = () if own == "weight" else ("ops/core/link/zo_fleet.",)
     left_out = (*(f"ops/device/zo_{other}_trainer" for other in others), *fleet, *unused_sources(wanted))
     sources = {path: text for path, text in op_pack_sources().items() if not path.startswith(left_out)}

@@ -9,25 +9,21 @@ import dataclasses
 import os
 from pathlib import Path
 
-import numpy as np
-
 from ..converters import ConversionError, Model, load_model, read_metadata
 from ..core import MEASUREMENT_BYTES, SNAPSHOT_RECORD_BYTES, STORE_UNIT_MOST, StepRecord
 from ..data import Data, Inputs, Samples, prepare
 from ..runtime import load_fastest
 from ..training.algorithms import algorithm_of, usual_settings
-from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
-from ..training.lowering import Block, LoweredRun, StepMemory, lower
+from ..training.lowering import LoweredRun, StepMemory, lower
 from ..training.model_fit import check_model
 from ..training.rate import with_measured_rate
-from ..training.run_data import held_out_samples
 from ..training.settings import Settings
 from .generate import Firmware, generate
 from .platforms import PLATFORMS
 from .source_text import identifier, is_identifier
 
-__all__ = ["BlockSearch", "check_names", "generate_firmware", "name_of", "plan_blocks", "plan_run"]
+__all__ = ["check_names", "generate_firmware", "name_of", "plan_run"]
 
 
 def measured(model: Model, settings: Settings, data: Data | None, steps: int) -> Settings:
@@ -75,58 +71,6 @@ def _check_log(record: int, steps: int) -> None:
         raise SettingsError("steps", f"be in 1..{most}, because a device's store has offsets of 32 bits", steps)
 
 
-def plan_blocks(
-    model: Model, settings: Settings, search: BlockSearch, data: Data, *, steps: int, measures: bool = True
-) -> LoweredRun:
-    """Lowers a layer-wise run in which the device chooses a block, as `training.choose_block` does on a desktop.
-
-    Args:
-        model: the ZO model.
-        settings: settings of the run, whose seed also chooses the held-out samples.
-        search: settings of the choice.
-        data: all samples, prepared for the model.
-        steps: number of steps of the run after the choice.
-        measures: False to skip the measurement of learning rates, for plans that are only printed.
-
-    Raises:
-        SettingsError: the model does not fit the settings, the settings are those of weight perturbation,
-            there are more blocks than layers, or one side of the split has no sample.
-    """
-    metadata = read_metadata(model)
-    check_model(settings, metadata)
-    split = search.split(settings, metadata)
-    loss = metadata.loss
-    assert loss is not None  # the generator has refused such a model
-    held_out = held_out_samples(data.labels, loss, search.held_out, settings.seed)
-    train = data.take(np.setdiff1d(np.arange(len(data)), held_out))
-    probe_steps = search.epochs * settings.steps_per_epoch(len(train))
-    probed = measured(model, settings, train, probe_steps) if measures else settings
-
-    def plan(own: Settings, layers: tuple[str, ...], count: int, samples: Data) -> LoweredRun:
-        own = dataclasses.replace(own, layers=layers)
-        own = measured(model, own, samples, count) if measures else own
-        return plan_run(model, own, steps=count, samples=len(samples))
-
-    blocks = tuple(
-        Block(layers, plan(probed, layers, probe_steps, train), plan(settings, layers, steps, data)) for layers in split
-    )
-    first = blocks[0].run
-    probes = {
-        "blocks": "; ".join(", ".join(block.layers) for block in blocks),
-        "steps of a probe": str(probe_steps),
-        "held-out samples": str(len(held_out)),
-    }
-    return dataclasses.replace(
-        first,
-        tasks=tuple(task for block in blocks for task in block.run.tasks),
-        program=None,
-        multipliers={name: factors for block in blocks for name, factors in block.run.multipliers.items()},
-        blocks=blocks,
-        held_out=tuple(int(number) for number in held_out),
-        words={**first.words, **probes},
-    )
-
-
 def name_of(path: str | os.PathLike[str]) -> str:
     """Returns a model's name from its file: the part before the first dot, as an identifier."""
     return identifier(Path(path).name.split(".")[0])
@@ -155,7 +99,6 @@ def generate_firmware(
     command: str = "tflm_zo.generate_firmware",
     data: Samples | None = None,
     data_name: str = "",
-    search: BlockSearch | None = None,
     memory: StepMemory | None = None,
 ) -> Firmware:
     """Generates a folder of C and C++ that trains a model in a build of TensorFlow Lite Micro.
@@ -172,14 +115,11 @@ def generate_firmware(
         command: command line, for the files' first lines.
         data: samples and labels to compile into the example, from `tflm_zo.data.prepare`.
         data_name: name of the file that the samples are from.
-        search: search for the block of layers to train. The device chooses the block with held-out samples of
-            `data`, which must have `samples` samples. None: no search.
         memory: how the device saves memory in a step, of a run that fits (`fit`); None: it saves none.
 
     Raises:
         ConversionError: the model cannot be trained on a device.
-        SettingsError: the model does not fit the settings, the platform is not known, the name is not valid,
-            or a search does not have `samples` samples in `data`.
+        SettingsError: the model does not fit the settings, the platform is not known, or the name is not valid.
     """
     check_names(platform, name)
     zo = load_model(model)
@@ -190,14 +130,6 @@ def generate_firmware(
     if name is None:
         name = name_of(model) if isinstance(model, (str, os.PathLike)) else "model"
     arrays = None if data is None else prepare(Inputs(zo), data)
-    if search is None:
-        plan = plan_run(zo, measured(zo, own, arrays, steps), steps=steps, samples=samples)
-        plan = dataclasses.replace(plan, memory=memory or plan.memory)
-    else:
-        if arrays is None or len(arrays) != samples:
-            got = None if arrays is None else len(arrays)
-            raise SettingsError(
-                "data", f"be {samples} samples with labels, because held-out samples judge a block", got
-            )
-        plan = plan_blocks(zo, own, search, arrays, steps=steps)
+    plan = plan_run(zo, measured(zo, own, arrays, steps), steps=steps, samples=samples)
+    plan = dataclasses.replace(plan, memory=memory or plan.memory)
     return generate(zo, plan, name=name, platform=platform, command=command, samples=arrays, data=data_name)

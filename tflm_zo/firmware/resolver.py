@@ -58,7 +58,7 @@ def _registration(name: str) -> str:
     return "WEIGHTS" if short in ("SEED_REPLAY", "UPDATE", "PERTURB") else short
 
 
-def resolver_source(models: list[Model], name: str, command: str, *, int8: frozenset[str] | None = None) -> str:
+def resolver_source(models: Sequence[Model], name: str, command: str, *, int8: frozenset[str] | None = None) -> str:
     """Returns the text of ``zo_op_resolver.h`` for the models of all segments.
 
     Args:

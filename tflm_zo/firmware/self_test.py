@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -103,22 +102,21 @@ def _name(op: Operator, metadata: ZoMetadata) -> str:
     return f"{layer} ({op.code.name.removeprefix(constants.OP_PREFIX)})"
 
 
-def self_test_source(model: Model, devices: Sequence[DeviceModel]) -> tuple[str, str]:
+def self_test_source(model: Model, device: DeviceModel) -> tuple[str, str]:
     """Returns the table of the operators' outputs, and the reason why it is missing, or "".
 
     Args:
         model: a ZO model with a loss.
-        devices: the model as the device has it in each of its runs; the operators that compute activations
-            are the model's.
+        device: the model as the device has it; the operators that compute activations are the model's.
     """
     metadata, why = read_metadata(model), ""
     try:
         computed = _computed(model)
     except (InvokeError, ModelError, RuntimeUnavailableError) as error:
         computed, why = [], str(error)
-    codes = {op.code.name: op.code for d in devices for m in d.segments for op in m.subgraphs[0].operators}
+    codes = {op.code.name: op.code for m in device.segments for op in m.subgraphs[0].operators}
     kinds, rows = sorted(codes), list[tuple[str | None, int, int, int]]()
-    for k, (segment, own) in enumerate(zip(devices[0].segments, computed, strict=bool(computed))):
+    for k, (segment, own) in enumerate(zip(device.segments, computed, strict=bool(computed))):
         values = iter(own)
         for op in segment.subgraphs[0].operators:
             layer, checksum = None, 0

@@ -18,7 +18,7 @@ from ..training.lowering import LoweredRun, lower_recorded
 from ..training.plan import model_loss
 from .arena import Arena, arenas_of
 from .boundaries import Boundaries, aligned, saving_memory
-from .device_model import DeviceModel, device_models
+from .device_model import DeviceModel, device_model
 from .resolver import operators_of
 
 # Structs of the C core, bytes.
@@ -33,7 +33,7 @@ _SNAPSHOT_HEADER, _SNAPSHOT_HEADER_TASK = 164, 32
 # The end of TFLM's own memory in an arena that errors share.
 _MARK = 16
 # The trainer without its data of each segment (TFLM's interpreter and a directory).
-_TRAINERS = {"weight": 264, "node": 376, "block": 432}
+_TRAINERS = {"weight": 264, "node": 376}
 _SEGMENT = 208 + 20
 # MicroMutableOpResolver: without operators, and for each.
 _RESOLVER, _OPERATOR = 12, 36
@@ -47,11 +47,9 @@ LIBRARIES = 2560
 # networks (docs/costs.md). Tests link programs and hold them to it.
 _WEIGHTS: Final = 7_400
 _NODES: Final = 15 * 1024
-# Additional flash of node perturbation: exact gradients; errors that pass back through several layers; the
-# choice of a block, and each block's tables.
+# Additional flash of node perturbation: exact gradients; errors that pass back through several layers.
 _EXACT: Final = 1_536
 _TAIL: Final = 6_400
-_CHOICE, _BLOCK = 1024, 640
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,57 +75,46 @@ class Ram:
 def ram_of(
     model: Model,
     metadata: ZoMetadata,
-    plan: LoweredRun,
-    devices: Sequence[DeviceModel],
+    device: DeviceModel,
     *,
     static_memory: bool = True,
-    arenas: Sequence[Arena] | None = None,
-) -> tuple[Ram, Sequence[Arena]]:
-    """Returns the RAM of a run, with its largest arena, and the arena of each of its models.
+    arena: Arena | None = None,
+) -> Ram:
+    """Returns the RAM of a run.
 
     Args:
         model: the ZO model.
         metadata: the model's metadata.
-        plan: plan of the run.
-        devices: the model on the device; with a choice of blocks one for each block's run.
+        device: the model on the device.
         static_memory: True if TFLM is built with TF_LITE_STATIC_MEMORY.
-        arenas: arenas of `devices` if they are known, else None.
+        arena: arena of the device's model if it is known, else None.
     """
-    if arenas is None:
-        arenas = arenas_of_devices(devices, static_memory=static_memory)
-    shared = _MARK if any(device.plan.memory.shares_arena for device in devices) else 0
-    arena = Arena(
-        max(a.bytes for a in arenas) + shared,
-        max(a.bytes_mve for a in arenas) + shared,
-        all(a.measured for a in arenas),
-        min(a.least for a in arenas),
-    )
-    operators = operators_of([segment for device in devices for segment in device.segments])
-    objects = _TRAINERS[trainer_of(plan)] + _SEGMENT * len(metadata.segments)
-    objects += _RESOLVER + _OPERATOR * len(operators)
-    return Ram(arena, workspace_bytes(model, metadata, devices), objects), arenas
+    own = arena or arenas_of_devices([device], static_memory=static_memory)[0]
+    shared = _MARK if device.plan.memory.shares_arena else 0
+    objects = _TRAINERS[trainer_of(device.plan)] + _SEGMENT * len(metadata.segments)
+    objects += _RESOLVER + _OPERATOR * len(operators_of(device.segments))
+    own = dataclasses.replace(own, bytes=own.bytes + shared, bytes_mve=own.bytes_mve + shared)
+    return Ram(own, workspace_bytes(model, metadata, device), objects)
 
 
 def ram_within(
     model: Model,
     metadata: ZoMetadata,
-    plan: LoweredRun,
-    devices: Sequence[DeviceModel],
+    device: DeviceModel,
     limit: int | None,
     *,
     static_memory: bool = True,
-    arenas: Sequence[Arena] | None = None,
-) -> tuple[Ram, Sequence[DeviceModel]]:
-    """Returns the RAM of a run, and its devices. A run that needs more than `limit` bytes saves memory in its steps, as
+    arena: Arena | None = None,
+) -> tuple[Ram, DeviceModel]:
+    """Returns the RAM of a run, and its device. A run that needs more than `limit` bytes saves memory in its steps, as
     much as it needs or can. Other arguments are those of `ram_of`.
     """
-    ram, arenas = ram_of(model, metadata, plan, devices, static_memory=static_memory, arenas=arenas)
-    if limit is None or ram.bytes <= limit or plan.blocks:
-        return ram, devices
-    most = Boundaries(model, metadata, devices[0]).bytes - (ram.bytes - limit)
-    saving = [saving_memory(model, metadata, devices[0], most)]
-    ram, _ = ram_of(model, metadata, plan, saving, static_memory=static_memory, arenas=arenas)
-    return ram, saving
+    arena = arena or arenas_of_devices([device], static_memory=static_memory)[0]
+    ram = ram_of(model, metadata, device, arena=arena)
+    if limit is None or ram.bytes <= limit:
+        return ram, device
+    saving = saving_memory(model, metadata, device, Boundaries(model, metadata, device).bytes - (ram.bytes - limit))
+    return ram_of(model, metadata, saving, arena=arena), saving
 
 
 def arenas_of_devices(devices: Sequence[DeviceModel], *, static_memory: bool = True) -> list[Arena]:
@@ -136,17 +123,14 @@ def arenas_of_devices(devices: Sequence[DeviceModel], *, static_memory: bool = T
 
 
 def trainer_of(plan: LoweredRun) -> str:
-    """Returns the name of a run's trainer: "weight", "node" or "block"."""
-    return "block" if plan.blocks else "node" if plan.tasks else "weight"
+    """Returns the name of a run's trainer: "weight" or "node"."""
+    return "node" if plan.tasks else "weight"
 
 
-def workspace_bytes(model: Model, metadata: ZoMetadata, devices: Sequence[DeviceModel]) -> int:
-    """Returns the size of the workspace on a 32-bit target, for a choice of blocks that of the largest."""
-    totals = [8]
-    for device in devices:
-        own = _run_bytes(metadata, device.plan) if device.plan.tasks else 0
-        totals.append(Boundaries(model, metadata, device).bytes + own)
-    return max(totals)
+def workspace_bytes(model: Model, metadata: ZoMetadata, device: DeviceModel) -> int:
+    """Returns the size of the workspace on a 32-bit target."""
+    own = _run_bytes(metadata, device.plan) if device.plan.tasks else 0
+    return max(8, Boundaries(model, metadata, device).bytes + own)
 
 
 def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:
@@ -193,9 +177,9 @@ def flash_of_training(plan: LoweredRun) -> int:
     total = _NODES
     if any(task.is_exact for task in plan.tasks):
         total += _EXACT
-    if any(run.program is not None for run in plan.runs):
+    if plan.program is not None:
         total += _TAIL
-    return total + (_CHOICE + _BLOCK * len(plan.blocks) if plan.blocks else 0)
+    return total
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,10 +192,7 @@ class LogSize:
 
 
 def log_size_of(metadata: ZoMetadata, run: LoweredRun) -> LogSize:
-    """Returns the sizes of a run's log; with a choice of blocks the largest."""
-    if run.blocks:
-        sizes = [log_size_of(metadata, block.run) for block in run.blocks]
-        return LogSize(max(s.header for s in sizes), SNAPSHOT_RECORD_BYTES, max(s.slot for s in sizes))
+    """Returns the sizes of a run's log."""
     if not run.tasks:
         return LogSize(SEED_LOG_HEADER_BYTES, StepRecord.size_of(int(run.settings.queries)))
     slot = SnapshotLogHeader.slot_of(len(run.tasks), metadata.bytes_of(set(run.tensors)))
@@ -245,7 +226,6 @@ def device_memory(model: Model, log: Log) -> DeviceMemory:
         pass  # an operator ties it to its batch
     metadata = read_metadata(model)
     plan = lower_recorded(model, metadata, log.settings, log.tasks)
-    devices = device_models(model, plan)
-    ram, _ = ram_of(model, metadata, plan, devices)
-    trained = metadata.bytes_of(devices[0].trained)
+    device = device_model(model, plan)
+    ram, trained = ram_of(model, metadata, device), metadata.bytes_of(device.trained)
     return DeviceMemory(metadata.batch, plan.minibatch, trained, ram, flash_of_training(plan))

@@ -103,7 +103,7 @@ def loss_output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]
 
 
 def _trainable(
-    model: Model, metadata: ZoMetadata, device: DeviceModel, block: str, wanted: Mapping[str, bool]
+    model: Model, metadata: ZoMetadata, device: DeviceModel, wanted: Mapping[str, bool]
 ) -> list[dict[str, Any]]:
     """Returns the trainable tensors with their factors and masks, and rows with the fields of the run's features."""
     factors: Mapping[str, np.ndarray | None] = {**step_multipliers(model), **device.plan.multipliers}
@@ -112,9 +112,9 @@ def _trainable(
         t, row = metadata.trainable[i], list[str | int]()
         factor, mask = factors.get(t.name), masks.get(t.name)
         if wanted["ZO_WITH_MULTIPLIERS"]:
-            row += ["nullptr" if factor is None else f"kMultiplier{block}{i}", t.channels, t.inner]
+            row += ["nullptr" if factor is None else f"kMultiplier{i}", t.channels, t.inner]
         if wanted["ZO_WITH_MASKS"]:
-            row.append("nullptr" if mask is None else f"kMask{block}{i}")
+            row.append("nullptr" if mask is None else f"kMask{i}")
         if wanted["ZO_WITH_BLOCKS"]:
             row.append(t.block)
         kind = constants.ZO_TENSOR_INT16 if t.int16 else constants.ZO_TENSOR_INT8
@@ -129,52 +129,45 @@ def run_settings(plan: LoweredRun) -> str:
     return f"{{\n{fields(plan.settings.numbers())}\n}}"
 
 
-def _run(
-    plan: LoweredRun, devices: Sequence[DeviceModel], boundaries: Sequence[Boundaries], names: Mapping[str, str]
-) -> str:
-    """Returns the definitions of a run, or of the runs of all blocks and the choice of one."""
-    runs = [
-        {
-            "plan": run,
-            "name": f"{i}_" if plan.blocks else "",
-            "number": device.number,  # the device's numbers of tensors
-            "boundaries": of_run,
-            "steps": steps_before_update(run),
-            "reads": [
-                step.segment or 0 if step.tensor is None else device.number(step.tensor)
-                for step in ([] if run.program is None else run.program.steps)
-            ],
-        }
-        for i, (run, device, of_run) in enumerate(zip(plan.runs or [plan], devices, boundaries, strict=True))
-    ]
-    return fill("zo_run.cc.in", **names, plan=plan, runs=runs)
+def _run(device: DeviceModel, boundaries: Boundaries, names: Mapping[str, str]) -> str:
+    """Returns the definitions of a run."""
+    plan = device.plan
+    return fill(
+        "zo_run.cc.in",
+        **names,
+        plan=plan,
+        number=device.number,  # the device's numbers of tensors
+        boundaries=boundaries,
+        steps=steps_before_update(plan),
+        reads=[
+            step.segment or 0 if step.tensor is None else device.number(step.tensor)
+            for step in ([] if plan.program is None else plan.program.steps)
+        ],
+    )
 
 
 def model_source(
     model: Model,
     metadata: ZoMetadata,
-    plan: LoweredRun,
-    devices: Sequence[DeviceModel],
+    device: DeviceModel,
     *,
     name: str,
     arrays: Mapping[str, bytes],
-    array_names: Sequence[Sequence[str]],
-    least_arenas: Sequence[int],
+    least_arena: int,
     command: str,
     wanted: Mapping[str, bool],
     self_test: str,
 ) -> tuple[str, str]:
-    """Returns the text of ``zo_model.cc``, and the tables of the model that ``zo_trainer.cc`` has.
+    """Returns the text of ``zo_model.cc``, and the tables of the model, which ``zo_trainer.cc`` has: its compiler is to
+    know them.
 
     Args:
         model: the ZO model.
         metadata: the model's metadata.
-        plan: plan of the run.
-        devices: the run's model as the device has it; of each block's run, where it chooses a block.
+        device: the run's model as the device has it.
         name: name of the model, an identifier.
-        arrays: contents of the segments' arrays by name.
-        array_names: for each of `devices` where its segments begin in the arrays, in C.
-        least_arenas: for each of `devices` bytes of an arena below which no build of TFLM can work.
+        arrays: contents of the segments' arrays by name, in order.
+        least_arena: bytes of an arena below which no build of TFLM can work.
         command: command line, for the file's first line.
         wanted: the features that the run needs, by the macro's name.
         self_test: the self-test's table.
@@ -184,36 +177,24 @@ def model_source(
     """
     loss = metadata.loss
     assert loss is not None
-    boundaries = [Boundaries(model, metadata, device) for device in devices]
-    inputs = _inputs(model, metadata)
-    for device in devices:
-        _check_fed(device, metadata, inputs)
+    plan, boundaries, inputs = device.plan, Boundaries(model, metadata, device), _inputs(model, metadata)
+    _check_fed(device, metadata, inputs)
     last = metadata.segments[-1].input_index("label")
     assert last is not None
     label_bytes = bytes_of_sample(model, len(metadata.segments) - 1, "inputs", last, metadata.batch)
-    models = []
-    for i, (device, of_segments, least) in enumerate(zip(devices, array_names, least_arenas, strict=True)):
-        block = str(i) if plan.blocks else ""
-        segments, skips = _segments(device, metadata, boundaries[i], of_segments)
-        models.append(
-            {
-                "block": block,
-                "segments": segments,
-                "skips": skips,
-                "trainable": _trainable(model, metadata, device, block, wanted),
-                "least_arena": least,
-                "frozen_checksum": f"0x{device.frozen_checksum:08x}",
-                "shared_arena": boundaries[i].shared,
-            }
-        )
-    text = fill(
+    segments, skips = _segments(device, metadata, boundaries, list(arrays))
+    tables = fill(
         "zo_model_tables.cc.in",
         **own(name),
-        models=models,
+        segments=segments,
+        skips=skips,
+        trainable=_trainable(model, metadata, device, wanted),
+        least_arena=least_arena,
+        frozen_checksum=f"0x{device.frozen_checksum:08x}",
+        shared_arena=boundaries.shared,
         inputs=inputs,
         fingerprint=fingerprint(model),
         layerwise=bool(plan.tasks),
-        choice=bool(plan.blocks),
         batch=metadata.batch,
         label_bytes=label_bytes,
         loss=model_loss(loss).struct,
@@ -222,16 +203,13 @@ def model_source(
         output=loss_output(model, metadata),
         limit=127 - metadata.headroom,
     )
-    # Of one model the trainer's compiler is to know the tables.
-    of_model, of_trainer = (text, "") if plan.blocks else ("", text)
     source = fill(
         "zo_model.cc.in",
         **own(name),
         command=command,
-        tables=of_model,
         log_header=b"" if plan.tasks else SeedLogHeader(plan.settings, fingerprint(model), 0).to_bytes(),
         self_test=self_test,
-        run=_run(plan, devices, boundaries, own(name)),
+        run=_run(device, boundaries, own(name)),
         arrays=arrays,
     )
-    return source, of_trainer
+    return source, tables

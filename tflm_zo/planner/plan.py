@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ..converters import ConversionError, Model, load_model
-from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
 from ..training.costs import costs_of
 from ..training.injection import is_zo
@@ -45,13 +44,12 @@ class Target:
 class Cost:
     """The costs of one way to train."""
 
-    way: Way  # the way to train. If it chooses a block, the costs are those of the most expensive block
+    way: Way  # the way to train
     arena: int  # bytes of the tensor arena, on the target's core
     sizes: Sizes  # sizes of the parts
     instructions: float  # instructions of a step
     equivalents: float  # forward equivalents of a step
     backpropagation: Backpropagation  # memory of backpropagation in the same layers
-    choice: float | None = None  # instructions of the choice of a block for each sample; None without a choice
 
     @property
     def ram(self) -> int:
@@ -118,14 +116,11 @@ class Plan:
         usual = () if way.settings.algorithm == "node" else ("--algorithm", way.settings.algorithm)
         sets = [word for option in way.set_options for word in ("--set", option)]
         train = ["tflm-zo", "train", self.model, "adapt.npz", "-o", f"{stem}.trained.tflite", *usual]
-        search = [] if way.search is None else ["--choose-block", f"{way.search.blocks}:{way.search.epochs}"]
-        if way.search is not None and way.search.held_out != BlockSearch.held_out:
-            search += ["--held-out", f"{way.search.held_out:g}"]
         # The same samples and the same weights as the device's.
-        train += ["--batch-size", str(cost.sizes.run.minibatch), "--keep", "last", *search, *sets]
+        train += ["--batch-size", str(cost.sizes.run.minibatch), "--keep", "last", *sets]
         firmware = ["tflm-zo", "firmware", f"{stem}.trained.zo.tflite", "-o", f"{stem}_firmware"]
         saves = ["--ram", str(self.target.ram)] if cost.sizes.run.memory.shares_arena else []
-        firmware += ["--data", "adapt.npz", *search, *saves]
+        firmware += ["--data", "adapt.npz", *saves]
         return shlex.join(train), shlex.join(firmware)
 
     def as_dict(self) -> dict[str, Any]:
@@ -159,7 +154,6 @@ class Plan:
             "name": way.name,
             "algorithm": way.settings.algorithm,
             "layers": list(way.trained.layers),
-            "blocks": [list(block.layers) for block in cost.sizes.run.blocks] or None,
             "update_bits": way.update_bits,
             "batch_size": cost.sizes.run.minibatch,
             "set": list(way.set_options),
@@ -177,7 +171,6 @@ class Plan:
             "forward_equivalents_per_step": round(cost.equivalents, 3),
             "seconds_per_step": cost.seconds(target),
             "joules_per_step": cost.joules(target),
-            "choice_instructions_per_sample": None if cost.choice is None else round(cost.choice),
             "budgets": [
                 {
                     "forward_equivalents": budget,
@@ -201,7 +194,6 @@ def plan(
     flash: int | None = None,
     power: float | None = None,
     cycles: float | None = None,
-    search: BlockSearch | None = None,
     name: str | None = None,
 ) -> Plan:
     """Estimates the memory and time that training needs on a device.
@@ -215,13 +207,11 @@ def plan(
         flash: bytes of flash; None: the board's.
         power: watts while the device computes.
         cycles: cycles per instruction; None: the core's.
-        search: adds a way in which the device chooses a block of layers; None: without it.
         name: name of the model in commands; None: its path.
 
     Raises:
         ConversionError: the model cannot be trained, or is a ZO model.
-        SettingsError: the board or core is not known, a number is out of range, or a search has more blocks
-            than the model has layers.
+        SettingsError: the board or core is not known, or a number is out of range.
     """
     given = {"clock": clock, "ram": ram, "flash": flash, "power": power, "cycles": cycles}
     for word, value in given.items():
@@ -234,7 +224,7 @@ def plan(
     if name is None:
         name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "model.tflite"
     instructions = Instructions(target.core.measured, target.core.kernels)
-    found = ways(loaded, search)
+    found = ways(loaded)
     clamped = {key: clamped_shares(zo) for key, zo in {id(way.zo): way.zo for way in found}.items()}
     sizes = sizes_of(loaded, found, target.ram)
     costs = (_cost(w, s, loaded, target, instructions, clamped[id(w.zo)]) for w, s in zip(found, sizes, strict=True))
@@ -257,20 +247,12 @@ def _cost(
     arena = sizes.ram.arena
     layers = set(way.trained.layers)
     trained = {t.name for t in way.metadata.trainable if t.layer in layers}
-    runs = sizes.run.runs or [sizes.run]
-    steps = [instructions.step(way.zo, way.metadata, run, clamped) for run in runs]
-    again = instructions.reruns(way.zo, sizes.reruns)
-    choice = None
-    if way.search is not None:
-        judge = way.search.held_out * len(steps) * instructions.evaluation(way.zo, way.metadata)
-        epochs = way.search.epochs * (1 - way.search.held_out)
-        choice = epochs * sum(steps) / sizes.run.minibatch + judge
+    run, again = sizes.run, instructions.reruns(way.zo, sizes.reruns)
     return Cost(
         way,
         arena.bytes_mve if target.core.has_mve else arena.bytes,
         sizes,
-        max(steps) + again,
-        max(costs_of(run.settings, run.tasks, way.zo, way.metadata).until(1, SAMPLES) for run in runs),
-        backpropagation(model, trained, sizes.run.minibatch),
-        choice,
+        instructions.step(way.zo, way.metadata, run, clamped) + again,
+        costs_of(run.settings, run.tasks, way.zo, way.metadata).until(1, SAMPLES),
+        backpropagation(model, trained, run.minibatch),
     )

@@ -10,21 +10,17 @@ import glob
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..converters import ConversionError, InjectSettings, Model, ZoMetadata, read_metadata
 from ..converters.kernels import FILTER_OPERATORS
 from ..converters.model import Operator
 from ..converters.selections import Last, ResidualBlocks
 from ..converters.settings import NODES
-from ..data import Data
 from ..firmware.boundaries import Boundaries, Rerun
-from ..firmware.device_model import DeviceModel, device_models
-from ..firmware.planning import plan_blocks, plan_run
+from ..firmware.device_model import DeviceModel, device_model
+from ..firmware.planning import plan_run
 from ..firmware.resolver import operators_of
 from ..firmware.sizes import Ram, arenas_of_devices, flash_of_training, log_size_of, ram_within
 from ..training import algorithms
-from ..training.block_choice import BlockSearch
 from ..training.checks import SettingsError
 from ..training.injection import inject_plain, inject_settings
 from ..training.lowering import LoweredRun
@@ -48,12 +44,11 @@ class Way:
     update_bits: int  # bits of an update, 8 or 16
     zo: Model  # the ZO model of batch size 1; ways may share it
     metadata: ZoMetadata  # the ZO model's metadata
-    trained: TrainedLayers  # the trained layers; with a choice of blocks those of the largest block
+    trained: TrainedLayers  # the trained layers
     set_options: tuple[str, ...]  # further options of `train` and `firmware`: --set and --algorithm
     # sort key, which puts the way first that is likely to learn most (docs/results.md): node perturbation or
     # exact gradients before weight perturbation, then more layers, then larger minibatches
     rank: tuple[float, ...]
-    search: BlockSearch | None = None  # search for the trained block, or None
 
 
 class _Models:
@@ -84,13 +79,11 @@ class _Models:
         return key
 
 
-def ways(model: Model, search: BlockSearch | None = None) -> list[Way]:
-    """Returns the ways to train a plain int8 model, and with a search one that chooses a block of layers. The first is
-    likely to learn most.
+def ways(model: Model) -> list[Way]:
+    """Returns the ways to train a plain int8 model. The first is likely to learn most.
 
     Raises:
-        ConversionError: the model cannot be trained, or has no blocks for the search.
-        SettingsError: the search has more blocks than the model has layers.
+        ConversionError: the model cannot be trained.
     """
     models, found, error = _Models(model), list[Way](), None
     for make in (_by_exact, _by_nodes, _by_exact_tail, _last_layer, _by_weights):
@@ -98,9 +91,6 @@ def ways(model: Model, search: BlockSearch | None = None) -> list[Way]:
             found.extend(make(models))
         except (ConversionError, SettingsError) as this:
             error = error or this
-    if search is not None:
-        name = f"nodes, best of {search.blocks} blocks"
-        found.extend(_layerwise(models, algorithms.node(), name, (), better=1, search=search))
     if not found:
         assert error is not None
         raise error
@@ -143,18 +133,15 @@ def _layerwise(
     name: str,
     options: tuple[str, ...],
     better: int,
-    search: BlockSearch | None = None,
     minibatches: Sequence[int] = _MINIBATCHES,
 ) -> Iterator[Way]:
     for bits, given in _BITS.items():
         zo, metadata = models.of(settings, bits)
-        split = [settings.layers] if search is None else search.split(settings, metadata)
-        runs = [dataclasses.replace(settings, layers=layers) for layers in split]
-        trained = max((trained_layers(zo, run) for run in runs), key=lambda t: t.weights)
+        trained = trained_layers(zo, settings)
         for minibatch in minibatches:
             own = dataclasses.replace(settings, batch_size=minibatch)
             rank = (0, better, -trained.weights, -minibatch, -bits)
-            yield Way(name, own, bits, zo, metadata, trained, (*options, *given), rank, search)
+            yield Way(name, own, bits, zo, metadata, trained, (*options, *given), rank)
 
 
 def _by_weights(models: _Models) -> Iterator[Way]:
@@ -227,7 +214,7 @@ class Sizes:
     run: LoweredRun  # one step of the run
     ram: Ram  # bytes of RAM by part
     flash: int  # total flash (program, model, training), bytes
-    log: int  # average size of the log per step, bytes; with a choice of blocks the largest
+    log: int  # average size of the log per step, bytes
     reruns: tuple[Rerun, ...] = ()  # segments that run again in a step to save memory
 
 
@@ -236,34 +223,23 @@ def sizes_of(model: Model, found: Sequence[Way], limit: int | None = None) -> li
     much memory as it can.
     """
     inference = _PROGRAM + _KERNEL * len(operators_of([model])) + len(model.to_bytes())
-    runs = [_run(way) for way in found]
-    # A device's models do not depend on the minibatch, and TFLM's recording allocator takes longer to start
+    runs = [plan_run(way.zo, way.settings, steps=1, samples=SAMPLES) for way in found]
+    # A device's model does not depend on the minibatch, and TFLM's recording allocator takes longer to start
     # than to record all of them.
-    keys = [(id(way.zo), way.settings.layers, way.search) for way in found]
-    devices: dict[object, list[DeviceModel]] = {}
+    keys = [(id(way.zo), way.settings.layers) for way in found]
+    devices: dict[object, DeviceModel] = {}
     for key, way, run in zip(keys, found, runs, strict=True):
         if key not in devices:
-            devices[key] = device_models(way.zo, run)
-    every = iter(arenas_of_devices([device for own in devices.values() for device in own]))
-    arenas = {key: [next(every) for _ in own] for key, own in devices.items()}
+            devices[key] = device_model(way.zo, run)
+    arenas = dict(zip(devices, arenas_of_devices(list(devices.values())), strict=True))
     sizes = []
     for key, way, run in zip(keys, found, runs, strict=True):
-        plans = [block.run for block in run.blocks] or [run]
-        own = [dataclasses.replace(d, plan=p) for d, p in zip(devices[key], plans, strict=True)]
-        ram, saving = ram_within(way.zo, way.metadata, run, own, limit, arenas=arenas[key])
-        run, reruns = run if run.blocks else saving[0].plan, tuple[Rerun, ...]()
-        if run.memory.recomputed:
-            reruns = tuple(Boundaries(way.zo, way.metadata, saving[0]).reruns)
-        sizes.append(Sizes(run, ram, inference + flash_of_training(run), _log_bytes(way.metadata, run), reruns))
+        own = dataclasses.replace(devices[key], plan=run)
+        ram, saving = ram_within(way.zo, way.metadata, own, limit, arena=arenas[key])
+        reruns = tuple(Boundaries(way.zo, way.metadata, saving).reruns) if saving.plan.memory.recomputed else ()
+        flash, log = inference + flash_of_training(run), _log_bytes(way.metadata, run)
+        sizes.append(Sizes(saving.plan, ram, flash, log, reruns))
     return sizes
-
-
-def _run(way: Way) -> LoweredRun:
-    if way.search is None:
-        return plan_run(way.zo, way.settings, steps=1, samples=SAMPLES)
-    # Where nothing is measured, a search looks at the number of samples alone.
-    samples = Data([], np.zeros(SAMPLES, np.int32))
-    return plan_blocks(way.zo, way.settings, way.search, samples, steps=1, measures=False)
 
 
 def _log_bytes(metadata: ZoMetadata, run: LoweredRun) -> int:

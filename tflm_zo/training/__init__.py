@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from . import algorithms
 from .algorithms import ALGORITHMS, algorithm, algorithm_for, algorithm_of
-from .block_choice import BlockChoice, BlockProbes, choose_block
 from .callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping, ProgressBar, TensorBoard
 from .checks import SettingsError
 from .injection import TrainingWarning, inject_for, inject_settings
@@ -21,8 +20,6 @@ from .workers import Workers, WorkersError
 __all__ = [
     "ALGORITHMS",
     "Bits",
-    "BlockChoice",
-    "BlockProbes",
     "CSVLogger",
     "Callback",
     "Checkpoint",
@@ -56,7 +53,6 @@ __all__ = [
     "algorithm_for",
     "algorithm_of",
     "algorithms",
-    "choose_block",
     "compare_runtimes",
     "inject_for",
     "inject_settings",

@@ -48,9 +48,6 @@ class LoweredRun:
     multipliers: Mapping[str, NDArray[np.int32] | None] = dataclasses.field(default_factory=dict)
     block_segments: tuple[int, ...] = ()  # first segment of each block of weight perturbation
     memory: StepMemory = StepMemory()  # how a device saves memory
-    # blocks of layers from which a device chooses; `tasks` then has the tasks of all blocks
-    blocks: tuple[Block, ...] = ()
-    held_out: tuple[int, ...] = ()  # numbers of the samples that score blocks, in rising order
     # names and values of settings, for comments in generated files
     words: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -63,22 +60,6 @@ class LoweredRun:
     def tensors(self) -> list[int]:
         """Numbers of the trainable tensors of all tasks, in the order of snapshots."""
         return [i for task in self.tasks for i in task.tensors]
-
-    @property
-    def runs(self) -> list[LoweredRun]:
-        """The layer-wise runs that a device can execute: those of the blocks, this one, or none."""
-        if self.blocks:
-            return [block.run for block in self.blocks]
-        return [self] if self.tasks else []
-
-
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """A block of layers from which a device chooses one."""
-
-    layers: tuple[str, ...]  # names of the block's layers
-    probe: LoweredRun  # the run that scores the block: few steps, on the samples that are not held out
-    run: LoweredRun  # the run that trains the block alone, on all samples
 
 
 # Logs of runs that perturb no weights have had this distribution for them.

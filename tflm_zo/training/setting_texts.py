@@ -58,10 +58,10 @@ PARTS: Final = (
 )
 
 _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-#: Results of a run before its first step: the layers of the chosen block, and the measured learning rate, or "none".
-FOUND: Final = ("block", "measured-rate")
-#: Further values of the run in a ZO model's metadata.
-BESIDES: Final = ("epochs", "steps", "choose-block", *FOUND)
+#: Result of a run before its first step: the measured learning rate, or "none".
+MEASURED_RATE: Final = "measured-rate"
+#: Further values of the run in a ZO model's metadata. The last two are in older models, of runs that chose layers.
+BESIDES: Final = ("epochs", "steps", MEASURED_RATE, "choose-block", "block")
 
 _FORMS: Final = "be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB, coordinate:LSB"
 _DISTRIBUTIONS: Final[Mapping[str, Callable[..., Distribution]]] = {
@@ -217,17 +217,17 @@ def run_of(metadata: ZoMetadata) -> dict[str, str]:
 
 def with_run(zo: Model, settings: Settings, usual: Settings, length: Mapping[str, object]) -> Model:
     """Returns a ZO model that keeps the settings of its run where they differ from those of its algorithm, and values
-    of `BESIDES`; None if not given, "auto" for a result of the run.
+    of `BESIDES`; None if not given, "auto" for the learning rate to measure.
     """
     given = (f"{name}={value}" for name, value in length.items() if value is not None)
     run = (*_written_changes(settings, usual), *given)
     return with_metadata(zo, dataclasses.replace(read_metadata(zo), run=run))
 
 
-def with_found(zo: Model, name: str, value: str) -> Model:
-    """Returns a ZO model with the results of its run in place of "auto", or the model itself."""
+def with_found(zo: Model, rate: str) -> Model:
+    """Returns a ZO model with the measured learning rate of its run in place of "auto", or the model itself."""
     metadata = read_metadata(zo)
-    run = tuple(f"{name}={value}" if item == f"{name}=auto" else item for item in metadata.run)
+    run = tuple(f"{MEASURED_RATE}={rate}" if item == f"{MEASURED_RATE}=auto" else item for item in metadata.run)
     return zo if run == metadata.run else with_metadata(zo, dataclasses.replace(metadata, run=run))
 
 

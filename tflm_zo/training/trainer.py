@@ -196,7 +196,7 @@ class Trainer:
         settings, total, spent = with_measured_rate(self.runtime, self.model, self.settings, data, total, budget)
         self.measured_rate = settings.learning_rate if spent else None
         rate = "none" if self.measured_rate is None else written(self.measured_rate)
-        self.model = with_found(self.model, "measured-rate", rate)
+        self.model = with_found(self.model, rate)
         with self._running_workers() as workers:
             run = self._new_run(settings, data, total, keep, workers)
             run.spent = spent

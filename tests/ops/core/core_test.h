@@ -27,7 +27,6 @@
 #include "ops/core/papers/zo_pseudo_stochastic.h"
 #include "ops/core/papers/zo_update_bits.h"
 #include "ops/core/random/zo_stream.h"
-#include "ops/core/run/zo_block_choice.h"
 #include "ops/core/run/zo_control.h"
 #include "ops/core/run/zo_node_run.h"
 #include "ops/core/weights/zo_checksum.h"
@@ -143,6 +142,5 @@ void test_fleet(void);
 void test_link(void);
 void test_node_run(void);
 void test_weight_task(void);
-void test_block_choice(void);
 
 #endif /* TFLM_ZO_TESTS_OPS_CORE_CORE_TEST_H_ */

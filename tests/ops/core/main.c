@@ -35,7 +35,6 @@ int main(void) {
   test_fleet();
   test_node_run();
   test_weight_task();
-  test_block_choice();
   printf("core_test: %lu checks passed, digest %08" PRIx32 "\n", checks, digest);
   return 0;
 }

@@ -15,27 +15,16 @@ from rich.console import Console
 from ...adaptation import model_of_run, recalibrates
 from ...converters import Model, load_model, read_metadata
 from ...data import Data, DataError, Inputs, prepare
-from ...firmware import PLATFORMS, BlockSearch, check_folder, check_names, fit, generate_firmware, name_of
+from ...firmware import PLATFORMS, check_folder, check_names, fit, generate_firmware, name_of
 from ...io.table import table
 from ...training import ALGORITHMS, Settings, SettingsError, trained_layers
 from ...training.algorithms import algorithm_of
 from ...training.costs import run_costs
 from ...training.injection import is_zo
 from ...training.length import check_length, planned_steps, usual_epochs
-from ...training.setting_texts import run_of
+from ...training.setting_texts import MEASURED_RATE, run_of
 from ..failures import note, waiting_for
-from ..options import (
-    BlockHeldOut,
-    BlockSearchOption,
-    Epochs,
-    Json,
-    Steps,
-    argument,
-    block_search,
-    choice,
-    optional,
-    parse_bytes,
-)
+from ..options import Epochs, Json, Steps, argument, choice, optional, parse_bytes
 from ..output_file import check_outputs, write_output
 from ..results import show
 from ..set_option import SetOption, parse_injection, run_options, split_set
@@ -87,14 +76,12 @@ def firmware(
         ),
     ] = None,
     settings: SetOption = None,
-    choose_block: BlockSearchOption = None,
-    held_out: BlockHeldOut = None,
     ram: Annotated[
         str | None,
         optional(
             "BYTES",
             "Largest RAM of the program, like 256K. A larger run is reduced: 8-bit updates, then smaller "
-            "minibatches, then fewer layers or smaller blocks.",
+            "minibatches, then fewer layers.",
             "Algorithm",
             "--ram",
         ),
@@ -126,9 +113,6 @@ def firmware(
     a run and `tflm-zo replay` take.
     """
     check_names(platform, name)
-    search = block_search(choose_block, held_out)
-    if search is not None and data is None:
-        raise SettingsError("--choose-block", "be given with --data, whose held-out samples judge the blocks")
     check_folder(output, force=force)
     most = None if ram is None else parse_bytes("--ram", ram)
     given = load_model(model)
@@ -141,8 +125,8 @@ def firmware(
         note(f"train recalibrates {model} first: its ZO model in the place of {model} makes the same run")
     if epochs is None and steps is None:
         epochs, steps = (int(recorded[n]) if n in recorded else None for n in ("epochs", "steps"))
-    length = {"epochs": epochs, "steps": steps, "choose-block": choose_block}
-    found = {} if search is not None else _found(recorded, texts, data)
+    length = {"epochs": epochs, "steps": steps}
+    found = _measured_rate(recorded, texts, data)
     changes, injection = run_options(settings, found)
     source = model_of_run(given, algorithm, changes, inject=injection, batch=1, length=length)
     metadata = read_metadata(source.zo)
@@ -158,8 +142,8 @@ def firmware(
             fixed |= {"update_bits"} if source.settings.is_layerwise else {"update_bits", "layers"}
         with waiting_for("finding what fits"):
             make = source.make
-            fitted = fit(make, run, most, search=search, data=arrays, fixed=fixed, platform=platform)
-        loaded, run, search, given_up = fitted.model, fitted.settings, fitted.search, fitted.given_up
+            fitted = fit(make, run, most, fixed=fixed, platform=platform)
+        loaded, run, given_up = fitted.model, fitted.settings, fitted.given_up
         memory, again = fitted.run.memory, fitted.again
     check_length(epochs, steps, None)
     if epochs is None and steps is None:
@@ -175,7 +159,6 @@ def firmware(
         command=_command(context),
         data=arrays,
         data_name="" if data is None else data.name,
-        search=search,
         memory=memory,
     )
     kept = made.write(output, force=force)
@@ -188,9 +171,8 @@ def firmware(
         "algorithm": run.algorithm,
         "trains": dataclasses.asdict(trained_layers(loaded, run)),
         "given_up": given_up,
-        "blocks": None if search is None else search.split(run, read_metadata(loaded)),
         "steps": total,
-        "step_forwards": _step_forwards(loaded, run, search, count, total) + again,
+        "step_forwards": _step_forwards(loaded, run, count, total) + again,
         "samples": count,
         "samples_assumed": data is None and samples is None,
         "rate_assumed": run.measures_rate and data is None,
@@ -211,27 +193,18 @@ def firmware(
     show(result, as_json=as_json, render=lambda console: _render(console, result))
 
 
-def _found(recorded: Mapping[str, str], told: Mapping[str, str], data: Path | None) -> dict[str, Any]:
-    """Returns the settings that train found for the run of a ZO model, if not given; with data no rate."""
-    found: dict[str, Any] = {}
-    if "block" in recorded and "layers" not in told:
-        found["layers"] = tuple(recorded["block"].split(","))
-        note(
-            f"trains the block that train chose, {', '.join(found['layers'])}; with --choose-block "
-            f"{recorded['choose-block']} and --data the device chooses"
-        )
-    if data is None and recorded.get("measured-rate", "none") != "none" and "learning_rate" not in told:
-        rate = found["learning_rate"] = float(recorded["measured-rate"])
-        note(f"takes the learning rate that train measured, {rate:g} LSB; --data measures it")
-    return found
+def _measured_rate(recorded: Mapping[str, str], told: Mapping[str, str], data: Path | None) -> dict[str, Any]:
+    """Returns the learning rate that train measured for the run of a ZO model, if none is given; with data none."""
+    rate = recorded.get(MEASURED_RATE, "none")
+    if data is not None or rate == "none" or "learning_rate" in told:
+        return {}
+    note(f"takes the learning rate that train measured, {float(rate):g} LSB; --data measures it")
+    return {"learning_rate": float(rate)}
 
 
-def _step_forwards(model: Model, run: Settings, search: BlockSearch | None, samples: int, steps: int) -> float:
-    """Returns the forward equivalents of a step, of the most expensive block."""
-    metadata = read_metadata(model)
-    blocks = [run.layers] if search is None else search.split(run, metadata)
-    own = (dataclasses.replace(run, layers=layers) for layers in blocks)
-    return max(run_costs(r, model, metadata).until(steps, samples) / steps for r in own)
+def _step_forwards(model: Model, run: Settings, samples: int, steps: int) -> float:
+    """Returns the forward equivalents of a step."""
+    return run_costs(run, model, read_metadata(model)).until(steps, samples) / steps
 
 
 def _device_samples(model: Model, data: Path | None, samples: int | None) -> tuple[Data | None, int]:
@@ -284,11 +257,7 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         "libraries": result["library_bytes"],
     }
     row["RAM"] = sum(row[part] for part in ("arena", "workspace", "objects", "stack", "libraries"))
-    if result["blocks"] is None:
-        console.print(result["trains"]["sentence"])
-    else:
-        blocks = "; ".join(", ".join(block) for block in result["blocks"])
-        console.print(f"tries {len(result['blocks'])} blocks of layers and trains the best: {blocks}")
+    console.print(result["trains"]["sentence"])
     if result["given_up"]:
         console.print(f"fits by doing without {'; '.join(result['given_up'])}")
     if result["samples_assumed"]:

@@ -14,18 +14,7 @@ from ...planner import Cost, Plan, Target, boards, cores
 from ...planner import plan as make_plan
 from ...training import SettingsError
 from ..failures import waiting_for
-from ..options import (
-    BlockHeldOut,
-    BlockSearchOption,
-    Force,
-    Json,
-    ModelFile,
-    OutputReport,
-    block_search,
-    choice,
-    optional,
-    parse_bytes,
-)
+from ..options import Force, Json, ModelFile, OutputReport, choice, optional, parse_bytes
 from ..output_file import check_output
 from ..results import show, write_report
 
@@ -87,8 +76,6 @@ def plan(
             "--boards", callback=_list_boards, is_eager=True, help="List the boards and exit.", rich_help_panel=_DEVICE
         ),
     ] = False,
-    choose_block: BlockSearchOption = None,
-    held_out: BlockHeldOut = None,
     output: OutputReport = None,
     force: Force = False,
     as_json: Json = False,
@@ -96,9 +83,9 @@ def plan(
     """Estimate the memory and time that training needs on a device, and list the ways to train that fit.
 
     It estimates RAM, flash, bytes of log, instructions, and, with a clock, time for each way to train the model,
-    without data or a device: all layers or the last ones, 16- or 8-bit updates, minibatches of 32 to 4; with
-    --choose-block also the best block of layers. The first way is likely to learn most. Instructions were measured on
-    emulated cores; cycles per instruction are an assumption.
+    without data or a device: all layers or the last ones, 16- or 8-bit updates, minibatches of 32 to 4. The first
+    way is likely to learn most. Instructions were measured on emulated cores; cycles per instruction are an
+    assumption.
     """
     check_output(output, force=force)
     with waiting_for("planning"):
@@ -111,7 +98,6 @@ def plan(
             flash=None if flash is None else parse_bytes("--flash", flash),
             power=None if power is None else _number("--power", power, "W"),
             cycles=cycles,
-            search=block_search(choose_block, held_out),
         )
     result = made.as_dict()
     write_report(output, result, force=force)
@@ -142,7 +128,7 @@ def _render(console: Console, made: Plan) -> None:
     title = "Ways to train, the one first that is likely to learn most, and their bytes"
     _print_narrow(console, title, [_bytes_of(target, cost) for cost in shown])
     _print_narrow(console, "What a step and a run take", [_costs_of(target, cost) for cost in shown])
-    for sentence in (*_legend(target), *(_choice(made, cost) for cost in shown if cost.choice is not None)):
+    for sentence in _legend(target):
         console.print(sentence)
     if not made.costs[0].sizes.ram.arena.measured:
         console.print("RAM is an upper bound: pip install 'tflm_zo[tflm]' measures arenas")
@@ -187,19 +173,6 @@ def _legend(target: Target) -> list[str]:
         f"instructions: of a step{times}{energy}",
         "backprop: bytes that backpropagating them takes (ElasticZO, equations 4 and 15)",
     ]
-
-
-def _choice(made: Plan, cost: Cost) -> str:
-    """Returns the sentence about the choice of a block."""
-    assert cost.choice is not None
-    clock = made.target.clock
-    seconds = "" if clock is None else f", {_time(cost.choice * made.target.cycles / clock)}"
-    blocks = "; ".join(", ".join(block.layers) for block in cost.sizes.run.blocks)
-    return (
-        f"{cost.way.name}: RAM, log and step are those of the dearest; choosing it takes "
-        f"{_count(cost.choice)} instructions{seconds} for each sample that the device has; the blocks: "
-        f"{blocks}"
-    )
 
 
 def _verdict(console: Console, made: Plan) -> None:

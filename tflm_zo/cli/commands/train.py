@@ -15,7 +15,6 @@ from ...training.injection import is_zo
 from ...training.trainer import KEEPS, Keep
 from ..failures import interruption_code
 from ..options import (
-    BlockSearchOption,
     DataFile,
     Epochs,
     Force,
@@ -29,7 +28,6 @@ from ..options import (
     Steps,
     Threads,
     WorkerCount,
-    block_search,
     choice,
     optional,
 )
@@ -92,7 +90,6 @@ def train(
         optional(None, "Learning rate at the first step, LSB (default: measured on model and data).", _ALGORITHM),
     ] = None,
     settings: SetOption = None,
-    choose_block: BlockSearchOption = None,
     validation: Annotated[
         Path | None, optional("FILE", "An .npz file with validation samples, evaluated after each epoch.", _DATA)
     ] = None,
@@ -101,7 +98,7 @@ def train(
         optional(
             "SHARE",
             "Share of the samples for validation, which are not trained on (default: 0.2, but 0 with --validation"
-            " or --keep last); with --choose-block they score the blocks (default: 0.2).",
+            " or --keep last).",
             _DATA,
         ),
     ] = None,
@@ -134,12 +131,6 @@ def train(
     Ctrl-C ends the run after the last complete step: log and model are written, the exit code is 130, and
     --resume gives the same bits as a run without an interruption. SIGTERM and SIGHUP end a run the same
     way, with exit codes 143 and 129. --resume also works after a kill or a power failure.
-
-    Tasks differ in which layers are best trained, and few layers take few forward passes:
-    tflm-zo train model.tflite adapt.npz -o adapted.tflite --algorithm poor-mans-training --batch-size 32
-    --choose-block 4 --held-out 0.2 --budget 100000
-    tries each of four blocks of layers for an epoch and trains the best; the probes count in --budget. The
-    layers that the default algorithm trains are too few for four blocks in many networks.
     """
     source = load_model(model)
     zo_model = zo_model or (None if is_zo(source) else output.with_suffix(".zo.tflite"))
@@ -148,9 +139,8 @@ def train(
     writes = {"-o": output, "--log": log, "--zo-model": zo_model, "--csv": csv}
     check_outputs(reads, writes, force=force or resume)
     claim_outputs(context, writes.values())
-    if held_out and validation is not None and choose_block is None:
+    if held_out and validation is not None:
         raise SettingsError("--held-out", "be left out with --validation")
-    search = block_search(choose_block, held_out if choose_block else None)
     changes, injection = run_options(settings, {"batch_size": batch_size, "learning_rate": learning_rate}, loss_output)
     files = Files(model, data, output, log, zo_model, rehearsal, validation)
     told = ToldRun(files, loss_output, held_out, force=force or resume)
@@ -166,12 +156,11 @@ def train(
             threads=threads,
             workers=workers,
             recalibrate=recalibrate,
-            choose_block=search,
             epochs=epochs,
             steps=steps,
             budget=budget,
             validation_data=validation,
-            validation_split=None if search else held_out,
+            validation_split=held_out,
             rehearsal=rehearsal,
             keep=cast(Keep, keep),
             observer=told,

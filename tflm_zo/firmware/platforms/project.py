@@ -20,7 +20,6 @@ class Project:
     command: str  #: command line that generated the folder.
     sources: Mapping[str, str]  #: sources of the library, text by path.
     samples: Mapping[str, str]  #: the header and source of the example's samples, text by path.
-    chooses_block: bool = False  #: True if the example has a block of layers to choose before it trains.
 
     def compiled(self) -> list[str]:
         """Returns the paths of the library's sources that are compiled."""
@@ -46,7 +45,6 @@ class Project:
             printing=printing,
             print_with=print_with,
             entry=entry.rstrip("\n"),
-            chooses_block=self.chooses_block,
         )
 
     def readme(self, use: str, *, folder: str = "", example: str = "", program: str = "main.cc") -> str:
