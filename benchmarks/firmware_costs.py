@@ -57,9 +57,7 @@ def noise(model: Model) -> Data:
     return Data([rng.integers(-128, 128, (SAMPLES, *shape[1:])).astype(np.int8)], np.zeros(SAMPLES, np.int32))
 
 
-def program(
-    library: Library, folder: Path, main: str, *, plain: Model | None = None, chooses: bool = False
-) -> dict[str, list[int]]:
+def program(library: Library, folder: Path, main: str, *, plain: Model | None = None) -> dict[str, list[int]]:
     """Builds a generated folder with a main of this benchmark and runs it. Returns its output by first word.
 
     Args:
@@ -67,10 +65,9 @@ def program(
         folder: the generated folder.
         main: file of the main.
         plain: model that it infers with, for the main that does.
-        chooses: True if the folder's run chooses a block.
     """
     core = CORES[library.core]
-    replace_main(folder, ("#define CHOOSES\n" if chooses else "") + (HERE / main).read_text())
+    replace_main(folder, (HERE / main).read_text())
     header = COUNTING_SOURCE.with_suffix(".h")
     (folder / header.name).write_text(header.read_text())
     if plain is not None:

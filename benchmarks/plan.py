@@ -5,14 +5,13 @@
 
 For each int8 model and core, programs are built as a user builds a generated folder and run under the
 emulator: weight perturbation of all weights (8-bit updates), node perturbation and exact gradients with their
-defaults (16-bit updates) and several minibatches, exact gradients of one sample in the least memory
-(`firmware --ram`), and nodes of the better of two blocks of layers with minibatches of 4. A model whose nodes are
-in one layer has no blocks.
+defaults (16-bit updates) and several minibatches, and exact gradients of one sample in the least memory
+(`firmware --ram`).
 
 * trained: the share of the weights;
 * RAM: the linker's sections, and the stack during two steps;
 * instructions of a sample: of a step, the mean of four, divided by its samples, and by the estimate of an
-  inference of the original model; if a block is chosen, of the chosen one, and of the choice;
+  inference of the original model;
 * float32: bytes of backpropagation in float32 in the same layers, by the equations of ElasticZO.
 
 Samples are MNIST's, or CIFAR-10's in fog, if the model's input has their shape and TFLM_ZO_DATA names a
@@ -45,9 +44,9 @@ from rich.table import Table
 import tflm_zo as zo
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.data import Data
-from tflm_zo.firmware import BlockSearch, generate_firmware
+from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.boundaries import Boundaries, saving_memory
-from tflm_zo.firmware.device_model import device_models
+from tflm_zo.firmware.device_model import device_model
 from tflm_zo.firmware.planning import plan_run
 from tflm_zo.planner.instructions import Instructions, clamped_shares
 from tflm_zo.planner.ways import backpropagation
@@ -57,16 +56,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from tflm_checkout.firmware_build import LIBRARIES, Library
 
 CORES_OF_PLANS = ("cortex-m4", "cortex-m55")
-#: The choice of a block: four samples to train on, four to judge by.
-SEARCH = BlockSearch(blocks=2, held_out=0.5, epochs=2)
 SAMPLES = 8
 STEPS = 4
-BLOCKS, LEAST = f"nodes, best of {SEARCH.blocks} blocks", "exact gradients, least memory"
+LEAST = "exact gradients, least memory"
 #: Settings of a run without further options, and samples of its minibatch, by name.
 RUNS: dict[str, tuple[Settings, int]] = {
     "weights": (algorithms.weight(), 1),
     **{f"nodes, {n}": (algorithms.node(), n) for n in (1, 4, 8, 16)},
-    BLOCKS: (algorithms.node(), 4),
     **{f"exact gradients, {n}": (algorithms.exact(), n) for n in (1, 4, 16)},
     LEAST: (algorithms.exact(), 1),
 }
@@ -116,9 +112,9 @@ def measure(run: str, model: Model, library: Library, folder: Path) -> dict[str,
     made_for = zo.inject(model, inject_settings(settings, batch=1, update_bits=bits))
     metadata, data = read_metadata(made_for), samples_of(model)
     instructions = Instructions(library.core, "cmsis_nn")
-    search, memory, again = (SEARCH if run == BLOCKS else None), None, 0.0
+    memory, again = None, 0.0
     if run == LEAST:
-        (usual_device,) = device_models(made_for, plan_run(made_for, settings, steps=1, samples=1))
+        usual_device = device_model(made_for, plan_run(made_for, settings, steps=1, samples=1))
         saving = saving_memory(made_for, metadata, usual_device, 0)
         memory = saving.plan.memory
         again = instructions.reruns(made_for, Boundaries(made_for, metadata, saving).reruns)
@@ -129,23 +125,17 @@ def measure(run: str, model: Model, library: Library, folder: Path) -> dict[str,
         samples=len(data.labels),
         name="model",
         data=data,
-        search=search,
         memory=memory,
     )
     made.write(folder)
-    found = program(library, folder, "training.cc", chooses=search is not None)
-    choice = None
-    if search is not None:
-        costs = zo.plan(model, core=library.core, search=SEARCH).costs
-        choice = next(c for c in costs if c.way.name == BLOCKS and c.way.update_bits == 16)
-        settings = dataclasses.replace(settings, layers=choice.sizes.run.blocks[found["best"][0]].layers)
+    found = program(library, folder, "training.cc")
     lowered = plan_run(made_for, settings, steps=1, samples=len(data.labels))
     step = instructions.step(made_for, metadata, lowered, clamped_shares(made_for)) + again
     trained = {metadata.trainable[i].name for i in lowered.tensors} or {t.name for t in metadata.trainable}
     weights = {t.name: t.size for t in read_metadata(zo.inject(model, trainable="all", nodes=())).trainable}
     ram = made.ram
     own = ram.arena.bytes_mve if library.core == "cortex-m55" else ram.arena.bytes
-    result = {
+    return {
         "trained": sum(size for name, size in weights.items() if name in trained) / sum(weights.values()),
         "ram": linked(folder) + found["stack"][0],
         "ram_foretold": ram.bytes_with(own),
@@ -154,9 +144,6 @@ def measure(run: str, model: Model, library: Library, folder: Path) -> dict[str,
         "inferences": statistics.mean(found["step"]) / batch_size / instructions.inference(model),
         "float32": backpropagation(model, trained, batch_size).float32,
     }
-    if choice is not None and choice.choice is not None:
-        result |= {"choice": sum(found["probe"]), "choice_foretold": choice.choice * len(data.labels)}
-    return result
 
 
 def main() -> None:
@@ -200,9 +187,6 @@ def table(results: dict[str, dict[str, dict[str, Any]]]) -> Table:
                 step = _compared(r["instructions"], r["instructions_foretold"])
                 sizes = f"{r['trained']:.0%}", *ram, f"{r['float32']:,}"
                 made.add_row(name, core, run, *sizes, *step, f"{r['inferences']:.2f}")
-                if "choice" in r:
-                    choice = _compared(r["choice"], r["choice_foretold"])
-                    made.add_row(name, core, "choice of the block", "", "", "", "", "", *choice, "")
     return made
 
 

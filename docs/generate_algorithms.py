@@ -21,7 +21,7 @@ from tflm_zo import Bits, Exact, Gradient, Momentum, Nodes, Settings, Step, Trai
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES
 from tflm_zo.firmware import plan_run
-from tflm_zo.firmware.device_model import device_models
+from tflm_zo.firmware.device_model import device_model
 from tflm_zo.firmware.sizes import workspace_bytes
 from tflm_zo.logs import Log, is_snapshot_log
 from tflm_zo.training import ALGORITHMS, inject_for, trained_layers
@@ -193,8 +193,8 @@ def workspace(settings: Settings) -> str:
     from helpers.models import MODELS
 
     zo = inject_for(load_model(MODELS["lenet5"]()), settings, batch=1)
-    (device,) = device_models(zo, plan_run(zo, settings, steps=1, samples=1))
-    return f"{workspace_bytes(zo, read_metadata(zo), [device]):,} bytes" if device.plan.tasks else "nothing"
+    device = device_model(zo, plan_run(zo, settings, steps=1, samples=1))
+    return f"{workspace_bytes(zo, read_metadata(zo), device):,} bytes" if device.plan.tasks else "nothing"
 
 
 def table(section: str, begins: list[str]) -> str:

@@ -36,7 +36,7 @@ COMMANDS = {
     "recalibrate": ("recalibrate",),
     "replay": ("replay_log", "export_model"),
     "report": ("write_report",),
-    "train": ("adapt", "Trainer.fit", "choose_block"),
+    "train": ("adapt", "Trainer.fit"),
     "verify": ("compare_runtimes",),
 }
 

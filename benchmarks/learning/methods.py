@@ -11,6 +11,7 @@ from typing import Any
 import int8_backpropagation
 import numpy as np
 from ablations import ABLATIONS
+from blocks import best_block
 from method import Method
 from old_statistics import with_old_statistics
 from task import Task
@@ -141,7 +142,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
     if not method.algorithm:
         return _backpropagate(task, x, y, budget, seed, method.frozen_norm)
     from tflm_zo import inject, recalibrate
-    from tflm_zo.training import Trainer, algorithm, choose_block, inject_settings
+    from tflm_zo.training import Trainer, algorithm, inject_settings
     from tflm_zo.training.setting_texts import changed
 
     run, probes = changed(algorithm(method.algorithm), {"seed": seed, **method.settings}), 0.0
@@ -156,8 +157,8 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
         last = metadata.trainable[metadata.nodes[-1].trainable].layer
         zo = inject(plain, inject_settings(run, batch=min(BATCH, run.batch_size), nodes=(last,)))
     if method.choose_block:
-        choice = choose_block(zo, run, x, y, blocks=method.choose_block, epochs=method.probe_epochs)
-        run, probes = dataclasses.replace(run, layers=choice.layers), choice.equivalents
+        layers, probes = best_block(zo, run, x, y, blocks=method.choose_block, epochs=method.probe_epochs)
+        run = dataclasses.replace(run, layers=layers)
     trainer = Trainer(zo, run, runtime="litert")
     before = 100 * trainer.evaluate(*task.test)["accuracy"]
     length: dict[str, Any] = {"budget": budget - probes}

@@ -11,7 +11,6 @@ from helpers.commands import files_of, result_of, run
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import random_samples
-from tflm_zo.training.block_choice import BlockSearch
 
 node, weight = zo.algorithms.node, zo.algorithms.weight
 
@@ -40,10 +39,6 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "last": ((*STEPS, "--keep", "last"), {"keep": "last", "steps": 6}),
     "validation": ((*STEPS, "--validation", "other.npz"), {"validation_data": Path("other.npz"), "steps": 6}),
     "rehearsal": ((*STEPS, "--rehearsal", "other.npz"), {"rehearsal": Path("other.npz"), "steps": 6}),
-    "block": (
-        (*STEPS, "--algorithm", "poor-mans-training", "--choose-block", "2:3", "--held-out", 0.3),
-        {"settings": "poor-mans-training", "choose_block": BlockSearch(2, 0.3, 3), "steps": 6},
-    ),
 }
 
 

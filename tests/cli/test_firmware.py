@@ -11,11 +11,9 @@ import pytest
 from helpers.commands import invoke, refused, run, wrong_usage
 from helpers.examples import slow_but
 from helpers.firmware_folders import zo_model
-from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo.converters import load_model, read_metadata
-from tflm_zo.data import Data
-from tflm_zo.firmware import PLATFORMS, BlockSearch, generate_firmware
+from tflm_zo.firmware import PLATFORMS, generate_firmware
 from tflm_zo.runtime import RUNTIMES, RuntimeUnavailableError
 from tflm_zo.training import Constant, Exact, Nodes, Settings, Weights
 from tflm_zo.training.length import usual_epochs
@@ -160,29 +158,6 @@ def test_settings_are_those_of_training(name: str, given: list[str], settings: A
     assert tables(Path(f"out/{name}_zo_model.cc").read_text()) == tables(expected[f"{name}_zo_model.cc"]) != ""
 
 
-def test_a_block_is_chosen_as_in_training(files: Path) -> None:
-    rng = np.random.default_rng(1)
-    images, labels = rng.integers(-128, 128, (20, 8, 8, 1)).astype(np.int8), rng.integers(0, 4, 20)
-    np.savez("d.npz", x=images, y=labels)
-    nodes: dict[str, Any] = {"trainable": "nodes", "nodes": ("*",), "headroom": 0, "replay": False}
-    model = inject_all(MODELS["small_cnn"](), **nodes)
-    model.save("all.zo.tflite")
-    search = ["--choose-block", "2:3", "--held-out", 0.4]
-    done("all.zo.tflite", "-o", "out", "--data", "d.npz", "--steps", 9, "--set", "seed=7", *search)
-    expected = generate_firmware(
-        model,
-        Settings(batch_size=8, seed=7),
-        steps=9,
-        samples=20,
-        name="all",
-        data=Data([images], labels.astype(np.int32)),
-        search=BlockSearch(2, 0.4, 3),
-    ).files
-    text, wanted = Path("out/all_zo_model.cc").read_text(), expected["all_zo_model.cc"]
-    assert text.partition("namespace {")[2] == wanted.partition("namespace {")[2] != ""
-    assert "kBlockChoice = {kBlocks, kHeldOut, 2, 8};" in text
-
-
 def test_the_command_is_recorded(files: Path) -> None:
     done(
         *(files / "node.zo.tflite", "-o", files / "out", "--data", files / "d.npz"),
@@ -272,17 +247,6 @@ def test_settings_that_are_given_stay(files: Path) -> None:
     )
 
 
-def test_blocks_that_fit(files: Path) -> None:
-    np.savez("d.npz", x=RNG.uniform(-1.9, 1.9, (40, 8, 8, 1)), y=np.arange(40) % 4)
-    options = ["--data", "d.npz", "--choose-block", "1", "--set", "batch-size=8", "--set", "nodes=*"]
-    options += ["--set", "learning-rate=1"]
-    one = ram(*options)
-    assert len(one["blocks"]) == 1
-    eight = ram(*options, "--set", "update-bits=8")["ram_bytes"]
-    two = ram(*options, "--ram", eight - 1, "--set", "update-bits=8", "--set", "seed=0")
-    assert two["given_up"] == ["1 blocks (2 smaller ones)"] and len(two["blocks"]) == 2
-
-
 def test_names(files: Path) -> None:
     zo_model("weight").save("My Model-2.zo.tflite")
     done("My Model-2.zo.tflite", "-o", "out")
@@ -314,11 +278,6 @@ def test_names(files: Path) -> None:
         ("weight.zo.tflite --steps 0", "`--steps` must be at least 1. Received: 0"),
         ("weight.zo.tflite --steps 5 --epochs 5", "`--epochs` must be the only length of the run. Remove `--steps`"),
         ("weight.zo.tflite --data none.npz", "none.npz: cannot be read: No such file"),
-        ("node.zo.tflite --choose-block 2", "`--choose-block` must be given with"),
-        ("node.zo.tflite --held-out 0.5", "`--held-out` must be given with"),
-        ("node.zo.tflite --choose-block 2:x", "`--choose-block` must be N or N:EPOCHS. Received: '2:x'"),
-        ("node.zo.tflite --data d.npz --choose-block 9", "must be in 1..1, the number of trained layers"),
-        ("weight.zo.tflite --data d.npz --choose-block 1", "`--choose-block` must be left out in runs of weight"),
         ("weight.zo.tflite -o no/out", "no/out: the folder no does not exist"),
         ("weight.zo.tflite -o d.npz", "d.npz is a file; name a folder"),
     ],

@@ -117,22 +117,14 @@ def test_without_data_it_takes_the_rate_that_train_measured() -> None:
     assert [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite", "t.zolog")] == [*files, log]
 
 
-@pytest.mark.slow
-def test_it_trains_the_block_that_train_chose() -> None:
-    options = ("--algorithm", "poor-mans-training", "--choose-block", 2, "--held-out", 0.3)
-    given = ("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 3, "--keep", "last", *options)
-    layers = result_of(*given)["block_choice"]["layers"]
-    said = invoke("firmware", "t.zo.tflite", "-o", "told").output
-    assert f"the block that train chose, {', '.join(layers)};" in " ".join(said.split())
-    made = result_of("firmware", "t.zo.tflite", "-o", "out", "--samples", 40)
-    assert f"layers={','.join(layers)}" in read_metadata(load_model(made["zo_model"])).run
-    repeated(made)
-    chooses = result_of("firmware", "t.zo.tflite", "-o", "chooses", "--data", "adapt.npz", *options)
-    assert len(chooses["blocks"]) == 2
-    files = [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite", "t.zolog")]
-    Path("t.zolog").write_bytes(files[2][:-1])
-    result_of(*given, "--resume")
-    assert [Path(name).read_bytes() for name in ("t.zo.tflite", "t.tflite", "t.zolog")] == files
+def test_what_older_models_tell_of_layers_that_a_run_chose() -> None:
+    """Is passed over: such a model is trained by its other settings."""
+    settings = algorithm("node")
+    model = zo.inject("model.tflite", zo.training.inject_settings(settings))
+    given = {"steps": 3, "choose-block": 2, "block": "conv1", "measured-rate": 0.5}
+    with_run(model, changed(settings, {"seed": 7}), settings, given).save("old.zo.tflite")
+    assert algorithm_for(read_metadata(load_model("old.zo.tflite"))).seed == 7
+    assert result_of("firmware", "old.zo.tflite", "-o", "out")["trains"]["layers"] == ["conv1", "fc1"]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

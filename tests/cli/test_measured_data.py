@@ -67,14 +67,7 @@ def test_a_fifth_is_held_out_by_default(algorithm: str, folder: Path) -> None:
     assert result["evaluated_on"] == "6 samples of d.npz, held out"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--keep", "last"),
-        ("--validation", "d.npz"),
-        ("--choose-block", 1, "--algorithm", "poor-mans-training", "--batch-size", 8),
-    ],
-)
+@pytest.mark.parametrize("options", [("--keep", "last"), ("--validation", "d.npz")])
 def test_all_samples_are_trained_on_where_none_are_needed(options: tuple[str, ...], folder: Path) -> None:
     done = run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--epochs", 1, "--json", *options)
     assert json.loads(done.stdout)["samples"] == 32
@@ -176,15 +169,6 @@ def test_validation_without_a_class(one_class: Path) -> None:
     said = " ".join(done.stderr.split())
     assert f"the validation data have {ONE}" in said and "the training data" not in said
     assert "nothing shows that a.tflite is better" in said
-
-
-def test_blocks_warn_before_their_probes(one_class: Path) -> None:
-    done = run(
-        *(*TRAIN, "-o", "a.tflite", "--choose-block", 1, "--algorithm", "poor-mans-training"),
-        *("--batch-size", 8, "--rehearsal", "one.npz"),
-    )
-    said = " ".join(done.stderr.split())
-    assert said.count(ONE) == 1 and said.index(ONE) < said.index("trains ")
 
 
 def test_last_weights_that_are_worse(one_class: Path) -> None:

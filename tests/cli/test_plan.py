@@ -12,7 +12,6 @@ import tflm_zo as zo
 from helpers.commands import refused, result_of, run, wrong_usage
 from helpers.examples import slow_but
 from helpers.models import MODELS
-from tflm_zo.firmware import BlockSearch
 
 BOARD = ("--board", "nano-33-ble")
 
@@ -68,7 +67,7 @@ def test_the_table_of_the_firmware_has_the_ram_of_the_plan() -> None:
     assert cells[-1] == found.best.ram == sum(cells[:-1])
 
 
-@pytest.mark.parametrize("options", slow_but([()], [(), ("--power", "30m", "--choose-block", "2")]))
+@pytest.mark.parametrize("options", slow_but([()], [(), ("--power", "30m")]))
 def test_it_is_one_screen(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = done(*BOARD, *options).stdout.splitlines()
@@ -126,8 +125,6 @@ def test_the_boards_are_listed() -> None:
         ("--cycles 0", "`--cycles` must be a finite number above 0. Received: 0.0"),
         ("--cycles inf", "`--cycles` must be a finite number above 0. Received: inf"),
         ("--clock 1e999", "`--clock` must be a finite number above 0. Received: inf"),
-        ("--held-out 0.2", "`--held-out` must be given with"),
-        ("--choose-block 9", "must be in 1..4, the number of trained layers"),
     ],
 )
 def test_bad_numbers_and_names_are_refused(arguments: str, message: str) -> None:
@@ -136,21 +133,3 @@ def test_bad_numbers_and_names_are_refused(arguments: str, message: str) -> None
 
 def test_an_unknown_core_is_wrong_usage() -> None:
     wrong_usage(Path(), "plan", "lenet5.tflite", "--core", "z80", said="Received: 'z80'")
-
-
-@pytest.mark.slow
-def test_a_chosen_block_and_its_command(tmp_path: Path) -> None:
-    options = ("--choose-block", "2:3", "--held-out", "0.25")
-    result = done(*BOARD, *options)
-    assert "nodes, best of 2 blocks: RAM, log and step are those of the dearest" in result.stdout
-    assert "the blocks: conv2, fc1; fc2, fc3" in " ".join(result.stdout.split())
-    made = zo.plan("lenet5.tflite", search=BlockSearch(2, 0.25, 3))
-    cost = next(c for c in made.costs if c.way.search is not None and c.way.settings.batch_size == 8)
-    train, firmware = (shlex.split(line) for line in made.commands(cost))
-    assert all({"--choose-block", "2:3", "--held-out", "0.25"} <= set(words) for words in (train, firmware))
-    trained(shlex.join(train), (28, 28, 1))
-    found = result_of(*firmware[1:])
-    assert found["arena_bytes"] == cost.arena
-    assert found["workspace_bytes"] == cost.sizes.ram.workspace
-    assert found["blocks"] == [list(block.layers) for block in cost.sizes.run.blocks]
-    assert found["step_forwards"] == pytest.approx(cost.equivalents, rel=0.2)

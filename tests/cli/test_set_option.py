@@ -309,7 +309,6 @@ COMMANDS = {"train": train, "inject": inject, "firmware": firmware}
         ("train", "headroom", 2, True, "--headroom 2"),
         ("train", "update_bits", 8, True, "--update-bits 8"),
         ("train", "replay", False, True, "--no-replay"),
-        ("train", "blocks", ..., False, "--choose-block"),
         ("inject", "blocks", ..., False, "--block"),
         ("inject", "cuts", ..., False, "--cut"),
         ("inject", "loss", "mse", False, "--loss mse"),

@@ -59,7 +59,6 @@ def test_json_has_every_figure(zo_folder: Path) -> None:
         "steps": 12,
         "measured_rate": None,
         "equivalents": 12 * 2 * 3 * 16,
-        "block_choice": None,
         "interrupted": False,
         "forwards": 12 * 2 * 3 * 16,
         "evaluated_on": "d.npz",
@@ -184,7 +183,6 @@ STEPS = ("--steps", "6", "--runtime", "litert")
 RUNS = {
     **{name: ("--algorithm", name) for name in ALGORITHMS},
     "layers": ("--algorithm", "node", "--set", "layers=fc"),
-    "choose-block": ("--algorithm", "poor-mans-training", "--choose-block", "2"),
     "exact head": ("--algorithm", "fqt", "--set", "last=1"),
     "keep last": ("--algorithm", "weight", "--keep", "last"),
 }

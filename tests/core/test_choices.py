@@ -1,11 +1,9 @@
-"""Which measurement of a run, and which block of layers, is the best."""
+"""Which measurement of a run is the best."""
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tflm_zo.core import Measurement, NativeError, Status, best_of
-from tflm_zo.core.control import BlockControl
+from tflm_zo.core import Measurement, best_of
 
 # Few different values, so that there are equals, and the ends of a record's range.
 _LOSSES = st.sampled_from([-(2**63), -1, 0, 1, 2, 2**31, 2**32, 2**63 - 1])
@@ -26,24 +24,3 @@ def test_the_best_one(values: list[tuple[int, int]]) -> None:
     assert allowed[0] is measurements[0] and any(best is m for m in allowed)
     assert all(best.loss_sum <= m.loss_sum for m in allowed)
     assert all(best.loss_sum < m.loss_sum for m in allowed if m.step < best.step)
-
-
-# --- blocks -----------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2), min_size=1, max_size=20))
-def test_the_best_score_counts(scores: list[int]) -> None:
-    control, asked = BlockControl(len(scores)), []
-    while (block := control.next()) is not None:
-        asked.append(block)
-        control.report(scores[block])
-    assert asked == list(range(len(scores)))
-    assert control.best == scores.index(max(scores))
-    with pytest.raises(NativeError) as error:
-        control.report(0)
-    assert error.value.status == Status.ORDER
-
-
-def test_there_is_a_block() -> None:
-    with pytest.raises(NativeError):
-        BlockControl(0)

@@ -150,21 +150,11 @@ zo_status Settle(T*, long) {
 // ZO_WORKSPACE_BYTES is for 32-bit targets: a run's own structs are larger here.
 uint32_t WorkspaceBytes() {
   size_t bytes = 0;
-#if CHOOSES_BLOCK
-  const tflm_zo::BlockChoiceInfo& blocks = tflm_zo::kBlockChoice;
-  for (uint32_t i = 0; i < blocks.block_count; ++i) {
-    const tflm_zo::BlockInfo& block = blocks.blocks[i];
-    const size_t own =
-        block.boundary_bytes + tflm_zo::NodeTrainer::WorkspaceBytes(*block.model, *block.run, block.tasks);
-    if (own > bytes) bytes = own;
-  }
-  return static_cast<uint32_t>(bytes);
-#elif TRAINS_NODES
+#if TRAINS_NODES
   bytes = tflm_zo::NodeTrainer::WorkspaceBytes(tflm_zo::kInfo, tflm_zo::kSettings, tflm_zo::kTasks);
 #else
   return ZO_WORKSPACE_BYTES;
 #endif
-#if !CHOOSES_BLOCK
   size_t boundaries = 0;
   for (uint32_t k = 0; k < ZO_SEGMENTS; ++k) {
     const tflm_zo::Segment& segment = tflm_zo::kInfo.segments[k];
@@ -188,7 +178,6 @@ uint32_t WorkspaceBytes() {
 #endif
   const size_t shared = tflm_zo::kInfo.shared_arena;
   return static_cast<uint32_t>((boundaries > shared ? boundaries - shared : 0) + bytes);
-#endif
 }
 
 }  // namespace
@@ -196,11 +185,6 @@ uint32_t WorkspaceBytes() {
 extern "C" {
 
 void device_sizes(uint32_t* sizes) {
-#if CHOOSES_BLOCK
-  sizes[3] = tflm_zo::kBlockChoice.block_count;
-#else
-  sizes[3] = 1;
-#endif
   sizes[0] = ZO_ARENA_BYTES;
   sizes[1] = WorkspaceBytes();
   sizes[2] = ZO_SEGMENTS;
@@ -208,15 +192,7 @@ void device_sizes(uint32_t* sizes) {
 
 void device_set_host(tflite::Host own) { tflite::host = own; }
 
-// Of all segments of the first block, then of the second.
-const void* device_segment_model(uint32_t number) {
-#if CHOOSES_BLOCK
-  const tflm_zo::ModelInfo& info = tflm_zo::kModels[number / ZO_SEGMENTS];
-#else
-  const tflm_zo::ModelInfo& info = tflm_zo::kInfo;
-#endif
-  return info.segments[number % ZO_SEGMENTS].model;
-}
+const void* device_segment_model(uint32_t number) { return tflm_zo::kInfo.segments[number].model; }
 
 int device_init(uint8_t* arena, size_t arena_bytes, uint8_t* workspace, size_t workspace_bytes, Samples* samples) {
   const tflm_zo::SampleSource source = SourceOf(samples);
@@ -413,12 +389,5 @@ int device_infer(Samples* samples, uint32_t first, int8_t* outputs) {
   memcpy(outputs, trainer.network().output(), info.batch * info.output.bytes);
   return ZO_OK;
 }
-
-#if CHOOSES_BLOCK
-int device_probe(tflm_zo::BlockProbe* probe) { return trainer.Probe(probe); }
-int device_chosen() { return trainer.chosen(); }
-void device_choice(zo_block_choice* choice) { *choice = trainer.choice(); }
-int device_resume(const zo_block_choice* choice) { return trainer.Resume(*choice); }
-#endif
 
 }  // extern "C"

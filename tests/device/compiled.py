@@ -103,7 +103,6 @@ def build(firmware: Firmware, flags: Sequence[str] = _SANITIZED, tools: Tools = 
         texts[name] = (MEMORY / name).read_text().replace("ops/core/log/zo_flash_store.h", "zo_ops.h")
     own = of_model(texts, config.removesuffix("_zo_config.h"))
     for macro, trainer in (
-        ("CHOOSES_BLOCK", "class BlockTrainer"),
         ("TRAINS_NODES", "class NodeTrainer"),
         ("HAS_SNAPSHOTS", "trainer_import_log_from("),
     ):

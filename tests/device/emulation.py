@@ -22,7 +22,6 @@ from device.structs import (
     Invoke,
     LogStore,
     Open,
-    Probe,
     Report,
     Reset,
     Samples,
@@ -92,15 +91,6 @@ def _model_arrays(firmware: Firmware) -> list[bytes]:
     return [bytes(int(b, 0) for b in re.findall(r"0x\w\w", one)) for one in found]
 
 
-def _model_at(address: int, arrays: list[bytes]) -> bytes:
-    """Reads the model that begins at an address, somewhere in one of the arrays, as a file."""
-    begin = ctypes.string_at(address, 48)
-    found = ((array, array.index(begin)) for array in arrays if begin in array)
-    (array, at), *_ = ((array, at) for array, at in found if ctypes.string_at(address, len(array) - at) == array[at:])
-    root = at + int.from_bytes(array[at : at + 4], "little")
-    return root.to_bytes(4, "little") + array[4:]
-
-
 class Device:
     """A device with a generated folder's firmware, in a library at `path`; `own`: a folder for its memory."""
 
@@ -120,9 +110,9 @@ class Device:
         self.library.device_segment_model.restype = ctypes.c_void_p
         for name in ("device_step", "device_checksum", "device_log_bytes"):
             getattr(self.library, name).restype = u32
-        sizes = (u32 * 4)()
+        sizes = (u32 * 3)()
         self.library.device_sizes(sizes)
-        self.arena_bytes, self.workspace_bytes, segments, blocks = sizes
+        self.arena_bytes, self.workspace_bytes, segments = sizes
         self.metadata = read_metadata(model)
         self.samples = Samples(data)
         loss = self.metadata.loss
@@ -133,9 +123,8 @@ class Device:
             for port, tensor in zip(segment.outputs, graph.outputs, strict=True)
             if port.role == "output" and port.index == loss.output
         )
-        arrays = _model_arrays(firmware)
-        addresses = {self.library.device_segment_model(k) for k in range(segments * blocks)}
-        self._models = {a: _model_at(a, arrays) for a in addresses}
+        addresses = (self.library.device_segment_model(k) for k in range(segments))
+        self._models = dict(zip(addresses, _model_arrays(firmware), strict=True))
         self._segments: dict[int, _Segment] = {}
         self._host = Host(Open(self._open), Invoke(self._invoke))
         self._error: BaseException | None = None
@@ -453,22 +442,6 @@ class Device:
         return self._call(
             "device_infer", ctypes.byref(self.samples.c), first, outputs.ctypes.data_as(ctypes.c_void_p)
         ), outputs
-
-    def probe(self) -> tuple[int, Probe]:
-        probe = Probe()
-        return self._call("device_probe", ctypes.byref(probe)), probe
-
-    @property
-    def chosen(self) -> bool:
-        return bool(self.library.device_chosen())
-
-    def choice(self) -> bytes:
-        state = ctypes.create_string_buffer(64)
-        self.library.device_choice(state)
-        return state.raw
-
-    def resume(self, choice: bytes) -> int:
-        return self._call("device_resume", choice)
 
 
 def _engine(model: bytes, directory: int) -> Engine:

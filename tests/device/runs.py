@@ -21,7 +21,7 @@ from tflm_zo.core import Gaussian, Rademacher
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware, arena, generate_firmware, plan_run
 from tflm_zo.firmware.boundaries import saving_memory
-from tflm_zo.firmware.device_model import device_models
+from tflm_zo.firmware.device_model import device_model
 from tflm_zo.training import Callback, Exact, Nodes, RunProgress, Settings, Trainer, Weights, algorithm, inject_settings
 from tflm_zo.training.lowering import StepMemory
 from tflm_zo.training.rules import Momentum
@@ -247,7 +247,7 @@ def desktop(name: str, data_seed: int = 1, measure_every: int = 0) -> Desktop:
 
 
 def least_memory(model: Model, settings: Settings) -> StepMemory:
-    (usual,) = device_models(model, plan_run(model, settings, steps=STEPS, samples=SAMPLES))
+    usual = device_model(model, plan_run(model, settings, steps=STEPS, samples=SAMPLES))
     memory = saving_memory(model, read_metadata(model), usual, 0).plan.memory
     assert memory.shares_arena and memory.recomputed
     return memory

@@ -74,10 +74,6 @@ class Evaluation(ctypes.Structure):
     _fields_ = [("samples", u32), ("correct", u32), ("loss", ctypes.c_int64)]
 
 
-class Probe(ctypes.Structure):
-    _fields_ = [("block", u32), ("score", ctypes.c_int64)]
-
-
 class Source(ctypes.Structure):
     _fields_ = [("read", ctypes.c_void_p), ("context", ctypes.c_void_p)]
 

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from device.block_walk import BlockWalk
 from device.emulation import OK, ORDER, RUNTIME_FAILED, SAMPLE, STORE, needs_compiler
 from device.places_walk import PlacesWalk
 from device.runs import RUNS
@@ -53,17 +52,6 @@ def test_calls_in_any_order(name: str) -> None:
 @pytest.mark.parametrize("name", ["weight", "residual, exact tail"])
 def test_calls_in_c(name: str) -> None:
     check(walk(Walk(name, SEED, in_c=True), CALLS))
-
-
-@pytest.mark.slow
-def test_some_calls_around_a_choice_of_a_block() -> None:
-    found = walk(BlockWalk(1), 400)
-    assert found["probe", OK] and found["resume", OK] and found["import_log", OK]
-
-
-@pytest.mark.slow
-def test_calls_around_a_choice_of_a_block() -> None:
-    check(walk(BlockWalk(SEED), CALLS))
 
 
 @pytest.mark.parametrize("name", ["weight"])

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from device import test_block_choice as blocks
 from device.emulation import ARGUMENT, MEMORY, OK, ORDER, Device, Samples, Store, needs_compiler
 from device.runs import EACH_WEIGHT_RUN, STEPS, desktop, device, yardstick
-from device.structs import Probe, Report, WeightSnapshot, Yardstick
+from device.structs import Report, WeightSnapshot, Yardstick
 from tflm_zo.core.loader import structs
 
 pytestmark = needs_compiler
@@ -97,23 +96,3 @@ def test_memory_that_is_not_aligned(name: str) -> None:
     assert made.call_c("init", arena, size, moved, room, source) == ARGUMENT
     assert made.call_c("settle") == ORDER
     assert made.call_c("init", arena, size, workspace, room, source) == OK
-
-
-def test_a_choice_of_blocks() -> None:
-    made, found, report = blocks.device(), Probe(), Report()
-    assert made.call_c("init", *memory(made)) == OK
-    assert made.call_c("step", byref(report)) == ORDER
-    for block, score in enumerate(blocks.choice().scores):
-        assert made.call_c("is_chosen") & 0xFF == 0
-        assert made.call_c("probe", byref(found)) == OK
-        assert (found.block, found.score) == (block, score)
-    assert made.call_c("is_chosen") & 0xFF == 1
-    assert made.call_c("best_block") == blocks.choice().best
-    train(made, STEPS)
-    assert made.call_c("checksum") == blocks.desktop().states[-1].checksum
-    kept = ctypes.create_string_buffer(64)
-    made.call_c("choice", kept)
-    assert made.call_c("init", *memory(made)) == OK
-    assert made.call_c("resume", kept) == OK
-    train(made, STEPS)
-    assert made.call_c("checksum") == blocks.desktop().states[-1].checksum

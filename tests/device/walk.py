@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from device import test_block_choice as blocks
 from device.emulation import (
     ARGUMENT,
     LOG,
@@ -57,7 +56,6 @@ class Run:
     data: int = 0  # which samples it has
     measures: bool = False  # whether it keeps its best state
     given: int = 0  # number of the weights that it was given to begin with; 0: the model's own
-    block: int | None = None  # that is trained alone; None: there is no choice of one
 
     @property
     def by_weights(self) -> bool:
@@ -65,13 +63,11 @@ class Run:
 
     @property
     def model(self) -> Model:
-        return zo_model(self.name) if self.block is None else blocks.zo_model()
+        return zo_model(self.name)
 
     @property
     def settings(self) -> Any:
-        if self.block is None:
-            return RUNS[self.name][1]
-        return replace(blocks.SETTINGS, layers=blocks.BLOCKS[self.block])
+        return RUNS[self.name][1]
 
     @property
     def interval(self) -> int:
@@ -80,7 +76,7 @@ class Run:
 
     def has_header_of(self, other: Run) -> bool:
         """Returns True if one's log is accepted by the other: of weight perturbation, no header knows the samples."""
-        same = (self.measures, self.given, self.block) == (other.measures, other.given, other.block)
+        same = (self.measures, self.given) == (other.measures, other.given)
         return same and (self.by_weights or self.data == other.data)
 
 
@@ -94,9 +90,9 @@ def data_of(number: int) -> Data:
 
 
 @cache
-def given_weights(name: str, block: int | None = None, number: int = 1) -> bytes:
+def given_weights(name: str, number: int = 1) -> bytes:
     """Returns the weights in the desktop's form."""
-    run = Run(name, block=block)
+    run = Run(name)
     states = run_on_desktop(run.model, run.settings, samples(2)).states
     return list(dict.fromkeys(state.weights for state in states))[-number]
 
@@ -106,17 +102,10 @@ def wanted(run: Run) -> Desktop:
     """Returns the run on the desktop; weights as the device exports them."""
     every, data = EVERY if run.measures else 0, data_of(run.data)
     if run.given:
-        own = given_weights(run.name, run.block, run.given)
+        own = given_weights(run.name, run.given)
         found = run_from(run.name, own, data, every, model=run.model, settings=run.settings)
-        found = replace(found, states=[State(own, 0), *found.states[1:]])
-    else:
-        found = run_on_desktop(run.model, run.settings, data, measure_every=every)
-    if run.block is None:
-        return found
-    own, *states = (
-        replace(state, weights=blocks.of_block(state.weights, run.block)) for state in (found.kept, *found.states)
-    )
-    return replace(found, kept=own, states=states)
+        return replace(found, states=[State(own, 0), *found.states[1:]])
+    return run_on_desktop(run.model, run.settings, data, measure_every=every)
 
 
 @dataclass(frozen=True)
@@ -189,10 +178,9 @@ class Walk:
         model = zo_model(name)
         return Device(generated(model, RUNS[name][1], samples()), model, data_of(0))
 
-    def know_weights(self, block: int | None = None) -> None:
+    def know_weights(self) -> None:
         """Learns weights with which a run may begin, and others that no run takes."""
-        content = given_weights(self.name, block)
-        content = content if block is None else blocks.of_block(content, block)
+        content = given_weights(self.name)
         wrong = bytearray(content)
         wrong[30] = 0x80
         self.given = self._store(1, content)
@@ -306,10 +294,8 @@ class Walk:
         if logs and self.rng.randrange(4):
             run = self.rng.choice(logs).run
             self.init(run.data if self.rng.randrange(8) else None)
-            self.choose(run.block)
         else:
             self.init()
-            self.choose(self.rng.randrange(len(blocks.BLOCKS)))
             run = replace(self.run, measures=self.rng.randrange(2) == 0, given=self.rng.choice((0, 0, 0, 1)))
             logs = []
         if run.measures:
@@ -324,9 +310,6 @@ class Walk:
         self.set_log(kept)
         if self.rng.randrange(6) == 0:
             self.keep_best()  # late: the store may have a run that measures nothing
-
-    def choose(self, block: int | None = None) -> None:
-        """Chooses the block that is trained, if there is a choice."""
 
     def finish(self) -> None:
         for _ in range(STEPS):

@@ -8,7 +8,7 @@ from helpers.models import MODELS
 from helpers.models.node_networks import attention, other_operators, parts
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.firmware.boundaries import Boundaries, saving_memory, steps_before_update
-from tflm_zo.firmware.device_model import device_models
+from tflm_zo.firmware.device_model import device_model
 from tflm_zo.firmware.planning import plan_run
 from tflm_zo.training import Exact, Nodes, Settings, inject_for
 from tflm_zo.training.lowering import StepMemory
@@ -46,7 +46,7 @@ def execute(model, settings, memory=None, limit=None):
     """Executes a step as firmware does: what it writes and reads."""
     metadata = read_metadata(model)
     plan = plan_run(model, settings, steps=1, samples=8)
-    (device,) = device_models(model, dataclasses.replace(plan, memory=memory or plan.memory))
+    device = device_model(model, dataclasses.replace(plan, memory=memory or plan.memory))
     if limit is not None:
         device = saving_memory(model, metadata, device, limit)
     placed, program, batch = Boundaries(model, metadata, device), plan.program, metadata.batch

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from device.runs import RUNS, generated, samples, zo_model
-from device.test_block_choice import SEARCH, SETTINGS
-from device.test_block_choice import zo_model as block_model
 from helpers.examples import slow_but
 from helpers.firmware_folders import ALGORITHMS, firmware
 from tflm_zo.converters import ConversionError
@@ -21,15 +19,13 @@ from tflm_zo.firmware.reachability import constants, identifiers, reached, resol
 
 INTERPRETER = Path(__file__).parents[2] / "examples/own_interpreter"
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="NO gcc: NO FOLDER WAS COMPILED")
-KINDS = ("weight", "node", "residual, exact tail", "blocks")
+KINDS = ("weight", "node", "residual, exact tail")
 #: Of the op pack's lines in C, with every feature.
-MOST = {"weight": 0.6, "node": 0.72, "residual, exact tail": 0.8, "blocks": 0.72}
+MOST = {"weight": 0.6, "node": 0.72, "residual, exact tail": 0.8}
 
 
 @cache
 def made(kind: str) -> Firmware:
-    if kind == "blocks":
-        return generated(block_model(), SETTINGS, samples(), search=SEARCH)
     return generated(zo_model(kind), RUNS[kind][1], samples())
 
 

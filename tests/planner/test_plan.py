@@ -15,10 +15,8 @@ from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.long_runs import calls_of
 from helpers.models import MODELS
-from tflm_zo.data import Data
-from tflm_zo.firmware import BlockSearch, generate_firmware
+from tflm_zo.firmware import generate_firmware
 from tflm_zo.planner import SCHEMA, Plan
-from tflm_zo.planner.instructions import Instructions, clamped_shares
 from tflm_zo.training import SettingsError
 
 
@@ -143,65 +141,6 @@ def test_every_network_that_can_be_trained_has_a_plan(network: str) -> None:
         assert cost.instructions > plan.inference > 0
         assert 0 < cost.backpropagation.float32 < cost.backpropagation.adam
         assert cost.equivalents > 0 and cost.ram > cost.arena > 0
-
-
-BLOCKS = BlockSearch(blocks=2, held_out=0.25, epochs=3)
-
-
-def test_a_chosen_block_is_one_more_way() -> None:
-    found = zo.plan(MODELS["lenet5"](), search=BLOCKS)
-    name = "nodes, best of 2 blocks"
-    own = [c for c in found.costs if c.way.name == name]
-    assert len(own) == 8
-    without = zo.plan(MODELS["lenet5"]()).as_dict()["ways"]
-    assert [w for w in found.as_dict()["ways"] if w["name"] != name] == without
-    assert all(way["blocks"] is None and way["choice_instructions_per_sample"] is None for way in without)
-    (way,) = (
-        w for w in found.as_dict()["ways"] if w["name"] == name and (w["update_bits"], w["batch_size"]) == (16, 8)
-    )
-    assert way["blocks"] == [["conv2", "fc1"], ["fc2", "fc3"]]
-    assert way["layers"] == ["conv2", "fc1"]  # the one with the most weights
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("blocks", slow_but([2], [2, 4]))
-def test_what_a_block_takes_is_what_firmware_says(blocks: int) -> None:
-    search = dataclasses.replace(BLOCKS, blocks=blocks)
-    found = zo.plan(MODELS["lenet5"](), search=search)
-    rng = np.random.default_rng(0)
-    x, y = rng.integers(-128, 128, (20, 28, 28, 1)).astype(np.int8), np.arange(20) % 10
-    for cost in [c for c in found.costs if c.way.search is not None][::3]:
-        settings = dataclasses.replace(cost.way.settings, learning_rate=1.0)
-        made = generate_firmware(
-            cost.way.zo, settings, steps=1, samples=20, data=Data([x], y.astype(np.int32)), search=search
-        )
-        ram = cost.sizes.ram
-        assert (ram.arena.bytes, ram.workspace, ram.objects) == (
-            made.ram.arena.bytes,
-            made.ram.workspace,
-            made.ram.objects,
-        )
-
-
-def test_a_chosen_blocks_step_is_the_dearest_blocks() -> None:
-    """Compares instructions, forward equivalents and log of each block's own run, of which the largest count."""
-    model = MODELS["lenet5"]()
-    blocks = zo.plan(model, search=BlockSearch(blocks=4))
-    cost = next(c for c in blocks.costs if c.way.search is not None)
-    split = [c for c in zo.plan(model).costs if c.way.name in ("nodes", "last layer, exact")]
-    assert cost.instructions < max(c.instructions for c in split)
-    runs = cost.sizes.run.runs
-    assert len(runs) == 4
-    steps = [
-        Instructions("cortex-m4", "cmsis_nn").step(cost.way.zo, cost.way.metadata, run, clamped_shares(cost.way.zo))
-        for run in runs
-    ]
-    assert cost.instructions == max(steps) > min(steps)
-
-
-def test_more_blocks_than_layers_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"`blocks` must be in 1\.\.4, the number of trained layers"):
-        zo.plan(MODELS["lenet5"](), search=BlockSearch(blocks=9))
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from tflm_checkout.firmware_build import HERE, Library, build_firmware, replace_main
 from tflm_zo import Model, inject
-from tflm_zo.data import Data
-from tflm_zo.firmware import BlockSearch, generate_firmware
+from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.resolver import resolver_source
 from tflm_zo.training import Settings, inject_settings
 
@@ -91,8 +88,8 @@ def flash_of(map_file: str) -> Flash:
     return Flash({name: size for name, size in symbols.items() if size})
 
 
-def build(library: Library, folder: Path, main: str, *options: str, chooses: bool = False) -> tuple[Path, Flash]:
-    replace_main(folder, ("#define CHOOSES\n" if chooses else "") + (HERE / main).read_text())
+def build(library: Library, folder: Path, main: str, *options: str) -> tuple[Path, Flash]:
+    replace_main(folder, (HERE / main).read_text())
     found = folder / "program.map"
     program = build_firmware(
         library, folder, folder / "build", "-DCMAKE_BUILD_TYPE=MinSizeRel", *options, map_file=found
@@ -117,16 +114,7 @@ def zo_model(model: Model, settings: Settings) -> Model:
     return inject(model, inject_settings(settings, batch=1))
 
 
-def nothing(model: Model) -> Data:
-    inputs = [np.zeros((SAMPLES, *t.shape[1:]), np.int8) for t in model.subgraphs[0].inputs]
-    return Data(inputs, np.zeros(SAMPLES, np.int32))
-
-
-def training(
-    model: Model, settings: Settings, library: Library, folder: Path, *options: str, search: BlockSearch | None = None
-) -> Flash:
-    zo = zo_model(model, settings)
-    data = None if search is None else nothing(model)
-    made = generate_firmware(zo, settings, steps=1000, samples=SAMPLES, name=NAME, data=data, search=search)
+def training(model: Model, settings: Settings, library: Library, folder: Path, *options: str) -> Flash:
+    made = generate_firmware(zo_model(model, settings), settings, steps=1000, samples=SAMPLES, name=NAME)
     made.write(folder)
-    return build(library, folder, "training.cc", *options, chooses=search is not None)[1]
+    return build(library, folder, "training.cc", *options)[1]

@@ -11,24 +11,21 @@ import pytest
 
 from helpers.models import MODELS
 from tflm_checkout.firmware_build import LIBRARIES
-from tflm_checkout.flash import SAMPLES, Flash, flash_of, inferring, nothing, training, zo_model
+from tflm_checkout.flash import SAMPLES, Flash, flash_of, inferring, training, zo_model
 from tflm_zo import load_model
 from tflm_zo.converters import ResidualBlocks
-from tflm_zo.firmware import BlockSearch
-from tflm_zo.firmware.planning import plan_blocks, plan_run
+from tflm_zo.firmware.planning import plan_run
 from tflm_zo.firmware.sizes import flash_of_training
 from tflm_zo.training import Exact, Nodes, Settings, algorithms
-from tflm_zo.training.lowering import LoweredRun
 
 LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
 NODE = algorithms.node(batch_size=16, learning_rate=1.0)
-#: Settings, the search for a block, and the network.
-RUNS: dict[str, tuple[Settings, BlockSearch | None, str]] = {
-    "weight": (algorithms.weight(batch_size=16, learning_rate=1.0), None, "lenet5"),
-    "node": (NODE, None, "lenet5"),
-    "exact": (dataclasses.replace(NODE, tasks=(Nodes(), Exact(last=1))), None, "lenet5"),
-    "exact block": (dataclasses.replace(NODE, tasks=(Nodes(), Exact(last=ResidualBlocks()))), None, "residual"),
-    "best of 3 blocks": (NODE, BlockSearch(3), "lenet5"),
+#: Settings and the network.
+RUNS: dict[str, tuple[Settings, str]] = {
+    "weight": (algorithms.weight(batch_size=16, learning_rate=1.0), "lenet5"),
+    "node": (NODE, "lenet5"),
+    "exact": (dataclasses.replace(NODE, tasks=(Nodes(), Exact(last=1))), "lenet5"),
+    "exact block": (dataclasses.replace(NODE, tasks=(Nodes(), Exact(last=ResidualBlocks()))), "residual"),
 }
 #: Parts that only some runs may have: other algorithms, further functions for users, parts of libc.
 FOREIGN = (
@@ -47,16 +44,11 @@ def inferring_with(model: str) -> Flash:
 def test_flash_beyond_inference(name: str, tmp_path: Path) -> None:
     if reason := LIBRARY.why_not():
         pytest.skip(reason)
-    settings, search, network = RUNS[name]
+    settings, network = RUNS[name]
     folder, model = tmp_path / "firmware", load_model(MODELS[network]())
-    whole = training(model, settings, LIBRARY, folder, search=search)
+    whole = training(model, settings, LIBRARY, folder)
     more = whole.minus(inferring_with(network))
-    zo = zo_model(model, settings)
-    plan: LoweredRun = (
-        plan_run(zo, settings, steps=1000, samples=SAMPLES)
-        if search is None
-        else plan_blocks(zo, settings, search, nothing(model), steps=1000)
-    )
+    plan = plan_run(zo_model(model, settings), settings, steps=1000, samples=SAMPLES)
     # The planner's estimate is no less, and not far above.
     bound = flash_of_training(plan)
     assert 0.93 * bound < more.total <= bound, dict(sorted(more.symbols.items(), key=lambda i: -i[1]))

@@ -14,7 +14,7 @@ from tflm_checkout.firmware_build import LIBRARIES, build_firmware
 from tflm_checkout.test_firmware import log_of
 from tflm_zo import load_model
 from tflm_zo.data import Inputs, prepare
-from tflm_zo.training import Trainer, algorithm, choose_block
+from tflm_zo.training import Trainer, algorithm
 from tflm_zo.training.setting_texts import changed
 
 LIBRARY = next(library for library in LIBRARIES if library.name == "cortex-m4-cmsis_nn")
@@ -56,27 +56,20 @@ def check_size(program: Path, found: dict[str, object], limit: int) -> None:
     assert 0 <= said - linked <= 512
 
 
-def test_a_block_is_chosen_and_trained_in_256_kib(data: Path, tmp_path: Path) -> None:
-    options = ["--choose-block", "4", "--held-out", "0.5", "--ram", "256K", "--data", str(data)]
-    found = generated(tmp_path, *options, "--set", "batch-size=4", "--set", "learning-rate=0.5")
+def test_some_layers_are_trained_in_256_kib(data: Path, tmp_path: Path) -> None:
+    options = ["--ram", "256K", "--data", str(data), "--set", "batch-size=4", "--set", "learning-rate=0.5"]
+    found = generated(tmp_path, *options)
     program = build_firmware(LIBRARY, tmp_path / "vww", tmp_path / "build")
     check_size(program, found, 256 * KIB)
 
     zo = load_model(tmp_path / "vww.zo.tflite")
-    settings = changed(algorithm("poor-mans-training"), {**GIVEN, "batch_size": 4, "learning_rate": 0.5})
+    trains = found["trains"]
+    assert isinstance(trains, dict)
+    own = {**GIVEN, "batch_size": 4, "learning_rate": 0.5, "layers": tuple(trains["layers"])}
+    trainer, log = Trainer(zo, changed(algorithm("poor-mans-training"), own), runtime="tflm"), tmp_path / "run.zolog"
     arrays = prepare(Inputs(zo), data)
-    blocks = found["blocks"]
-    assert isinstance(blocks, list)
-    chosen = choose_block(
-        zo, settings, arrays.inputs[0], arrays.labels, blocks=len(blocks), held_out=0.5, epochs=1, runtime="tflm"
-    )
-    trainer = Trainer(zo, changed(settings, {"layers": chosen.layers}), runtime="tflm")
-    log = tmp_path / "run.zolog"
     trainer.fit(arrays.inputs[0], arrays.labels, steps=STEPS, log=log, keep="last")
-    lines = run(CORES[LIBRARY.core], program, timeout=1200).splitlines()
-    scores = [line for line in lines if line.startswith("block ")]
-    assert scores == [f"block {i} score {score}" for i, score in enumerate(chosen.scores)]
-    assert log_of(lines) == log.read_bytes()
+    assert log_of(run(CORES[LIBRARY.core], program, timeout=1200).splitlines()) == log.read_bytes()
 
 
 def test_the_whole_network_is_trained_in_1024_kib(data: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tflm_zo.converters import read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import plan_run
 from tflm_zo.firmware.boundaries import saving_memory
-from tflm_zo.firmware.device_model import device_models
+from tflm_zo.firmware.device_model import device_model
 from tflm_zo.training import Settings, Weights, algorithms, inject_settings
 
 STEPS, SAMPLES = 2, 3
@@ -54,7 +54,7 @@ def test_the_run_is_the_desktops(
     zo = inject(model, inject_settings(settings, batch=1))
     memory = None
     if algorithm == "exact, least memory":
-        (usual,) = device_models(zo, plan_run(zo, settings, steps=STEPS, samples=SAMPLES))
+        usual = device_model(zo, plan_run(zo, settings, steps=STEPS, samples=SAMPLES))
         memory = saving_memory(zo, read_metadata(zo), usual, 0).plan.memory
         assert memory.shares_arena
     check_run(library, zo, settings, noise(model), STEPS, "model", tmp_path, memory)

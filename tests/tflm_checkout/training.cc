@@ -1,8 +1,7 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
 // A firmware that trains, and does the work of the generated example and of a product: steps with a
-// log, predictions, an evaluation, and the export of the weights; with CHOOSES it also chooses a
-// block. flash.py measures it.
+// log, predictions, an evaluation, and the export of the weights. flash.py measures it.
 #include "zo_trainer.h"
 
 extern "C" volatile uint8_t sensor, actuator;
@@ -41,12 +40,6 @@ constexpr tflm_zo::WeightSink kSink = {Send, nullptr};
 
 int main() {
   zo_status status = trainer.Init(arena, sizeof arena, workspace, sizeof workspace, kSource);
-#ifdef CHOOSES
-  while (status == ZO_OK && !trainer.chosen()) {
-    tflm_zo::BlockProbe probe;
-    status = trainer.Probe(&probe);
-  }
-#endif
   trainer.SetLog(&kLog);
   while (status == ZO_OK && !trainer.done()) {
     zo_report report;

@@ -11,7 +11,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS, residual
 from tflm_zo.converters import Last, Model, export_model, initial_weights, load_model, read_metadata
 from tflm_zo.firmware import plan_run
-from tflm_zo.firmware.device_model import device_models
+from tflm_zo.firmware.device_model import device_model
 from tflm_zo.firmware.sizes import workspace_bytes
 from tflm_zo.logs import Log
 from tflm_zo.logs.replay import replay_log
@@ -122,8 +122,8 @@ def test_biases_alone_keep_no_inputs() -> None:
     sizes = {}
     for parameters in ("all", "biases"):
         zo, settings = model_of(parameters), of(parameters)
-        devices = device_models(zo, plan_run(zo, settings, steps=1, samples=8))
-        sizes[parameters] = workspace_bytes(zo, read_metadata(zo), devices)
+        device = device_model(zo, plan_run(zo, settings, steps=1, samples=8))
+        sizes[parameters] = workspace_bytes(zo, read_metadata(zo), device)
     nodes = read_metadata(model_of()).nodes
     of_input = {n.input_segment: n.geometry["in_h"] * n.geometry["in_w"] * n.geometry["in_c"] for n in nodes}
     inputs = sum(of_input[n.input_segment] for n in nodes)

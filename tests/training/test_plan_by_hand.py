@@ -24,7 +24,7 @@ from tflm_zo import inject
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.firmware import plan_run
 from tflm_zo.firmware.boundaries import Boundaries
-from tflm_zo.firmware.device_model import device_models
+from tflm_zo.firmware.device_model import device_model
 from tflm_zo.firmware.sizes import workspace_bytes
 from tflm_zo.training import Exact, Nodes, Settings, Weights
 from tflm_zo.training.costs import SampleCosts, first_segment, run_costs
@@ -113,7 +113,7 @@ def test_boundaries_are_kept_one_after_the_other() -> None:
     """Compares multiples of 8: conv [4, 4, 2] 32, pool [2, 2, 2] 8, fc1 [3] 8, fc2 [2] 8."""
     model = with_nodes()
     plan = plan_run(model, NODES, steps=STEPS, samples=SAMPLES)
-    kept = Boundaries(model, read_metadata(model), *device_models(model, plan))
+    kept = Boundaries(model, read_metadata(model), device_model(model, plan))
     assert kept.at == {1: 0, 2: 32, 3: 40, 4: 48}
     assert kept.bytes == 56
 
@@ -142,13 +142,13 @@ def test_workspace() -> None:
     expected = 56 + structs + conv + fc1 + fc2 + headers
     assert expected == 1568
     plan = plan_run(model, NODES, steps=STEPS, samples=SAMPLES)
-    assert workspace_bytes(model, metadata, device_models(model, plan)) == expected
+    assert workspace_bytes(model, metadata, device_model(model, plan)) == expected
 
     # Errors of 2 bytes in place of the head's losses, and the label of the sample.
     exact = expected - eight(4 * 2 * 4) + eight(4 * 2 * 2) + eight(4)
     assert exact == 1560
     plan = plan_run(model, EXACT, steps=STEPS, samples=SAMPLES)
-    assert workspace_bytes(model, metadata, device_models(model, plan)) == exact
+    assert workspace_bytes(model, metadata, device_model(model, plan)) == exact
 
 
 def test_costs_of_nodes() -> None:
@@ -192,9 +192,9 @@ def test_blocks_of_weights() -> None:
     plan = plan_run(model, settings, steps=STEPS, samples=SAMPLES)
     assert plan.block_segments == (0, 1, 2)
     # The input of fc1's segment has 8 bytes, fc2's 3, so 8.
-    kept = Boundaries(model, metadata, *device_models(model, plan))
+    kept = Boundaries(model, metadata, device_model(model, plan))
     assert (kept.at, kept.bytes) == ({1: 0, 2: 8}, 16)
-    assert workspace_bytes(model, metadata, device_models(model, plan)) == 16
+    assert workspace_bytes(model, metadata, device_model(model, plan)) == 16
     # Update of 8 seeds that restores one: 4 + 2 * 9; perturb one: 4 + 2; two words before them.
     assert metadata.command_words == 2 + 4 + 2 * 9 + 4 + 2
     costs = run_costs(settings, model, metadata)

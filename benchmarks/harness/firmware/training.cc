@@ -1,7 +1,7 @@
 // Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
 //
 // Costs of training on an emulated core: instructions of steps, arena, workspace, stack, and
-// further RAM; with CHOOSES, of the choice of a block, too.
+// further RAM.
 #include <stdio.h>
 
 #include "counting.h"
@@ -18,13 +18,6 @@ void Step(void*) {
   zo_report report;
   if (status == ZO_OK) status = trainer.TrainStep(&report);
 }
-
-#ifdef CHOOSES
-void Probe(void*) {
-  tflm_zo::BlockProbe probe;
-  if (status == ZO_OK) status = trainer.Probe(&probe);
-}
-#endif
 
 // The stack that steps take: as far down as they have written over a pattern.
 constexpr uint32_t kPainted = 16384;
@@ -50,12 +43,6 @@ int main() {
   constexpr size_t kInterpreters = ZO_SEGMENTS * sizeof(tflite::MicroInterpreter);
   printf("state %lu\n", static_cast<unsigned long>(sizeof trainer - kInterpreters));
   printf("workspace %lu\n", static_cast<unsigned long>(ZO_WORKSPACE_BYTES));
-#ifdef CHOOSES
-  while (status == ZO_OK && !trainer.chosen()) {
-    printf("probe %lu\n", static_cast<unsigned long>(count_instructions(Probe, nullptr, 1)));
-  }
-  printf("best %lu\n", static_cast<unsigned long>(trainer.best()));
-#endif
   // The first step has no update of a step before it.
   Paint();
   Step(nullptr);
