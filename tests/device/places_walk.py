@@ -72,7 +72,7 @@ class PlacesWalk(Walk):
         # Number, from 0, of the place that is active after a reset, or else of the other one.
         self.active, self.is_active_sure = 0, True
         self.measures, self.adoptions, self.may_fail_twice, self.may_stay = False, 0, False, False
-        self.weights = [Load(PlaceKind.WEIGHTS, given_weights(name, None, number)) for number in (1, 2)]
+        self.weights = [Load(PlaceKind.WEIGHTS, given_weights(name, number)) for number in (1, 2)]
         self.answers: dict[tuple[Run, int], StepAnswer] = {}
         super().__init__(name, seed, in_c)
         self.made.reset = self.reset  # type: ignore[method-assign]
