@@ -121,10 +121,10 @@ def test_what_older_models_tell_of_layers_that_a_run_chose() -> None:
     """Is passed over: such a model is trained by its other settings."""
     settings = algorithm("node")
     model = zo.inject("model.tflite", zo.training.inject_settings(settings))
-    given = {"steps": 3, "choose-block": 2, "block": "conv1", "measured-rate": 0.5}
+    given = {"steps": 3, "choose-block": 2, "block": "conv", "measured-rate": 0.5}
     with_run(model, changed(settings, {"seed": 7}), settings, given).save("old.zo.tflite")
     assert algorithm_for(read_metadata(load_model("old.zo.tflite"))).seed == 7
-    assert result_of("firmware", "old.zo.tflite", "-o", "out")["trains"]["layers"] == ["conv1", "fc1"]
+    assert result_of("firmware", "old.zo.tflite", "-o", "out")["trains"]["layers"] == ["fc"]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
