@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from numpy.typing import ArrayLike
 
 from ..converters import Model, load_model, read_metadata
 from ..converters.channel_statistics import read_statistics
@@ -17,12 +20,17 @@ from ..recalibration import Recalibration
 from ..recalibration.recalibrate import recalibrate as recalibrated
 from ..training import Callback, History, Settings, TrainedLayers, Trainer, Workers, trained_layers
 from ..training.injection import is_zo
-from ..training.length import check_length, usual_epochs
+from ..training.length import check_length, most_samples, usual_epochs
 from ..training.run_data import Given, RunData, Split
 from ..training.setting_texts import MEASURED_RATE
 from ..training.trainer import Keep
+from .choice import AS_IS, RECALIBRATED, Candidate, Choice, Contest, rungs, steps_of
 from .evaluation import with_loss
-from .zo_model import Changes, KeptZoModel, model_of_run, of_resumed_run
+from .parts import Division, Parts
+from .zo_model import Changes, KeptZoModel, chosen_before, model_of_run, of_resumed_run
+
+# Forward equivalents of a budget for each sample of a whole trial, so that trials take about two thirds of it.
+_EQUIVALENTS_PER_SAMPLE = 20.0
 
 
 class Observer(Callback):
@@ -34,6 +42,12 @@ class Observer(Callback):
 
     def on_recalibrated(self, found: Recalibration | None) -> None:
         """Is called after a recalibration; None: an autoencoder with statistics is not recalibrated."""
+
+    def on_trial(self, candidate: Candidate) -> None:
+        """Is called before a candidate's rate is measured, and before each of its trials."""
+
+    def on_chosen(self, choice: Choice, parts: Parts | None) -> None:
+        """Is called when a way to train is chosen."""
 
     def on_decided(self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None) -> None:
         """Hears of the run before its learning rate is measured: its settings, the trained layers, the
@@ -50,8 +64,8 @@ class Adaptation:
 
     The trainer's `model` is the ZO model to which the log belongs; its `step`, `equivalents`, `measured_rate` and
     `interrupted` describe the run. Values before and after are "loss" and, if there is one, "accuracy" on
-    `data.measured`. A run that keeps the last weights has none before it if it is resumed, none after it if it was
-    interrupted.
+    `data.measured`, or, with `parts`, on these parts by runs on the other samples. A run that keeps the last weights has
+    none before it if it is resumed, none after it if it was interrupted.
     """
 
     model: Model  #: the trained model, a plain int8 model
@@ -60,6 +74,8 @@ class Adaptation:
     data: RunData  #: training and validation samples of the run, and classes without samples
     trained: TrainedLayers  #: layers that the run trains
     recalibration: Recalibration | None  #: recalibration before the run
+    choice: Choice | None  #: choice of the way to train
+    parts: Parts | None  #: parts of the samples that were held out in turn for it
     budget: float | None  #: forward equivalents that the run may cost
     before: dict[str, float] | None  #: values of the weights before the first step
     after: dict[str, float] | None  #: values of the kept weights
@@ -75,7 +91,12 @@ class Adaptation:
     @property
     def is_unchanged(self) -> bool:
         """True if no measurement was better than that before the first step, whose weights are kept."""
-        return bool(self.history.measurements) and not self.history.kept_step
+        return not self.is_trained or bool(self.history.measurements) and not self.history.kept_step
+
+    @property
+    def is_trained(self) -> bool:
+        """False if no way to train was better than the model without training, so that there is no run."""
+        return self.choice is None or self.choice.trains
 
     def save(self, path: str | os.PathLike[str], force: bool = False) -> Path:
         """Writes the trained model; see ``Model.save``."""
@@ -100,6 +121,8 @@ def adapt(
     validation_data: Given | None = None,
     validation_split: Split | None = None,
     rehearsal: Given | None = None,
+    groups: ArrayLike | None = None,
+    forward_only: bool = False,
     keep: Keep = "best",
     observer: Observer | None = None,
     callbacks: Sequence[Callback] = (),
@@ -110,23 +133,26 @@ def adapt(
 ) -> Adaptation:
     """Adapts a model to new data, as ``tflm-zo train`` does: the same arguments give the same bits.
 
-    A plain classifier that keeps statistics is recalibrated, a fifth of the samples is held out and selects
-    the best weights, and a run without a given length takes 10 epochs or 300 steps.
+    Without settings, the way to train a plain model is chosen: several, from the model as it is and recalibrated,
+    are compared by the loss of parts of the samples that are held out in turn, and the best one trains on all samples
+    (see `choice`). If none is better than the model, it stays as it is.
+
+    With settings, a plain classifier that keeps statistics is recalibrated, a fifth of the samples is held out and
+    selects the best weights, and a run without a given length takes 10 epochs or 300 steps.
 
     Args:
         model: a plain int8 model or a ZO model, its bytes or its path.
         x: samples, as `Trainer.fit` takes them.
         y: labels, as `Trainer.fit` takes them.
         settings: settings of the run, e.g. ``algorithms.weight()``, or the name of an algorithm.
-            None: those of the ZO model; for a plain model those of node perturbation or, with a warning, of weight
-            perturbation where no layer can carry nodes.
+            None: those of the ZO model; for a plain model the best of several.
         changes: function that changes the settings, given the metadata of the ZO model, or None before it is
             made. None: settings that are not given take a minibatch that fits the model.
         inject: further settings of `inject` for a plain model.
         runtime: name of the runtime that runs the model.
         threads: number of threads. Does not affect results.
         workers: workers that share steps of weight perturbation, as for `Trainer`. Does not affect results.
-        recalibrate: True to recalibrate a plain model first. None: as `recalibrates` decides.
+        recalibrate: True to recalibrate a plain model first. None: as the choice or `recalibrates` decides.
         epochs: passes over the samples, >= 1. Of `epochs`, `steps` and `budget` one is given at most.
         steps: number of steps.
         budget: forward equivalents that the run may cost, see `Trainer.fit`.
@@ -134,6 +160,9 @@ def adapt(
         validation_split: share of the samples that is held out and measured, as for `Trainer.fit`. None:
             "auto", but 0 with `validation_data` and with keep="last".
         rehearsal: samples that the model knows, which are mixed in against forgetting.
+        groups: group of each sample, [samples], for example its recording or person. Whole groups are held out. None:
+            the array `groups` of the file or dictionary, if there is one.
+        forward_only: True to choose among ways that pass no errors back through layers.
         keep: "best" keeps the best measured weights, "last" those of the last step.
         observer: observer of decisions and run, the first of the callbacks.
         callbacks: callbacks, as for `Trainer.fit`.
@@ -157,23 +186,48 @@ def adapt(
     observer = observer or Observer()
     if zo_model is not None and is_zo(source):
         raise SettingsError("zo_model", "be left out, since the model is a ZO model already")
-    if recalibrate is None:
-        recalibrate = recalibrates(source, x, y, inject)
-        if not recalibrate and _keeps_statistics(source):
-            observer.on_recalibrated(None)
+    check_length(epochs, steps, budget)
+    chooses = settings is None and changes is None and not is_zo(source) and keep == "best" and validation_split != 0
+    if forward_only and not chooses:
+        raise SettingsError("forward_only", "be left out, since the way to train is given")
+    refits = chooses and validation_data is None and validation_split is None
+    starts = _starts(source, recalibrate, chooses, observer, x, y, inject)
+    if chooses and resume and zo_model is not None and (known := chosen_before(zo_model)):
+        settings, steps, starts = known.settings, known.steps, (known.start,)
     recalibration = None
-    if recalibrate:
+    if RECALIBRATED in starts:
         recalibration = recalibrated(source, x, runtime=runtime, threads=threads, watch=observer.recalibrating)
+    models = {start: source if start == AS_IS or recalibration is None else recalibration.model for start in starts}
+    choice = division = None
+    if chooses and settings is None:
+        division = Division(x, y, validation_data, validation_split, rehearsal, groups)
+
+        def load(zo: Model, settings: Settings) -> Trainer:
+            return Trainer(zo, settings, runtime=runtime, threads=threads)
+
+        contest = Contest(models, rungs(forward_only), inject or {}, load, observer.on_trial)
+        choice = contest.run(division.pairs, lambda: _length_of_trials(division.samples, epochs, steps, budget))
+    start = starts[0] if choice is None else choice.best.candidate.start
+    if choice is not None:
+        observer.on_chosen(choice, division.parts if division else None)
+        settings = choice.best.candidate.settings
+        if budget is not None:
+            budget = max(1.0, budget - choice.equivalents)
+        elif refits and division and epochs is None and steps is None:
+            steps = steps_of(settings, most_samples(division.samples))
+    if start == AS_IS:
+        recalibration = None
+    elif recalibration is not None:
         observer.on_recalibrated(recalibration)
-        source = recalibration.model
-    length = {"epochs": epochs, "steps": steps, MEASURED_RATE: "auto"}
+    source = models[start]
+    length = {"epochs": epochs, "steps": steps, "start": start if chooses else None, MEASURED_RATE: "auto"}
     found = model_of_run(source, settings, changes, inject=inject, length=length)
     zo = found.zo
     if resume and zo_model is not None:
         zo = of_resumed_run(zo, zo_model)
     trainer = Trainer(zo, found.settings, runtime=runtime, threads=threads, workers=workers)
     if validation_split is None:
-        alone = validation_data is None and keep == "best"
+        alone = validation_data is None and keep == "best" and not refits
         validation_split = "auto" if alone else 0.0
     data = RunData.of(
         trainer.runtime,
@@ -184,12 +238,31 @@ def adapt(
         rehearsal=rehearsal,
         seed=found.settings.seed,
     )
-    check_length(epochs, steps, budget)
     if epochs is None and steps is None and budget is None:
         epochs = usual_epochs(found.settings, len(data.train))
-    kept_zo = KeptZoModel(zo_model, zo, log, replace=replace, resume=resume)
+    if refits:
+        keep = "last"
     trained = trained_layers(zo, trainer.settings)
-    before = None if keep == "best" or resume else trainer.evaluate(data.measured)
+    result = Adaptation(
+        model=source,
+        trainer=trainer,
+        history=History(),
+        data=data,
+        trained=trained,
+        recalibration=recalibration,
+        choice=choice,
+        parts=division.parts if division else None,
+        budget=budget,
+        before=None if choice is None else choice.before.values,
+        after=None if choice is None else choice.best.values,
+    )
+    if not result.is_trained:
+        observer.on_trained(source)
+        return result
+    kept_zo = KeptZoModel(zo_model, zo, log, replace=replace, resume=resume)
+    before = result.before
+    if keep == "last" and choice is None and not resume:
+        before = trainer.evaluate(data.measured)
     observer.on_decided(trainer.settings, trained, data, budget)
     try:
         history = trainer.fit(
@@ -209,26 +282,46 @@ def adapt(
         raise
     adapted = trainer.export()
     observer.on_trained(adapted)
-    after = None
+    after = result.after if refits and not trainer.interrupted else None
     if history.measurements:
         at = {found["step"]: found for found in history.measurements}
         before, after = ({k: v for k, v in at[step].items() if k != "step"} for step in (0, history.kept_step))
-    elif not trainer.interrupted:  # after Ctrl-C the user expects the prompt
+    elif after is None and not trainer.interrupted:  # after Ctrl-C the user expects the prompt
         after = trainer.evaluate(data.measured)
     for values in (before, after) if data.constant and not history.measurements else ():
         if values is not None:
             values.pop("accuracy", None)
-    return Adaptation(
-        model=adapted,
-        trainer=trainer,
-        history=history,
-        data=data,
-        trained=trained,
-        recalibration=recalibration,
-        budget=budget,
-        before=before,
-        after=after,
-    )
+    return dataclasses.replace(result, model=adapted, history=history, before=before, after=after)
+
+
+def _length_of_trials(samples: int, epochs: int | None, steps: int | None, budget: float | None) -> float:
+    """Returns the length of whole trials, in samples: the default one of runs, unless the user gives a shorter one."""
+    usual: float = most_samples(samples)
+    if epochs is not None:
+        return min(usual, epochs * samples)
+    if steps is not None:
+        return min(usual, steps)
+    # A sample costs about three forward passes, and trials take about four times the whole length.
+    return usual if budget is None else min(usual, budget / _EQUIVALENTS_PER_SAMPLE)
+
+
+def _starts(
+    source: Model,
+    recalibrate: bool | None,
+    chooses: bool,
+    observer: Observer,
+    x: Samples,
+    y: Labels | None,
+    inject: InjectChanges | None,
+) -> tuple[str, ...]:
+    """Returns the starts that a way to train is chosen for, or the start of the run."""
+    if recalibrate is not None:
+        return (RECALIBRATED,) if recalibrate else (AS_IS,)
+    if recalibrates(source, x, y, inject):
+        return (AS_IS, RECALIBRATED) if chooses else (RECALIBRATED,)
+    if _keeps_statistics(source):
+        observer.on_recalibrated(None)
+    return (AS_IS,)
 
 
 def recalibrates(model: Model, x: Samples, y: Labels | None = None, inject: InjectChanges | None = None) -> bool:

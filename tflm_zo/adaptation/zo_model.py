@@ -118,6 +118,27 @@ def _usual(metadata: ZoMetadata, name: str | None) -> Settings:
     return settings
 
 
+@dataclass(frozen=True)
+class KnownChoice:
+    """The way to train that an interrupted run had chosen."""
+
+    start: str
+    settings: Settings
+    steps: int | None
+
+
+def chosen_before(path: _Path) -> KnownChoice | None:
+    """Returns the choice of the run that a file's ZO model was made for; None: there is no such file, or no choice."""
+    try:
+        metadata = read_metadata(load_model(path))
+    except (ConversionError, OSError):
+        return None
+    run = run_of(metadata)
+    if "start" not in run:
+        return None
+    return KnownChoice(run["start"], algorithm_for(metadata), int(run["steps"]) if "steps" in run else None)
+
+
 def of_resumed_run(zo: Model, path: _Path) -> Model:
     """Returns the ZO model of a resumed run from its file, with the learning rate that the run measured."""
     try:

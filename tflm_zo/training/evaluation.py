@@ -61,16 +61,11 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
         data: samples and labels, with at least one label.
         watch: function that wraps the iterator of batches, for a progress bar.
     """
-    loss = runtime.metadata.known_loss
-    inputs, labels = data.inputs, data.labels
-    total, right, command = 0, 0, runtime.command()
-    for rows, used in _batches(len(labels), runtime.samples_at_once, watch):
-        runtime.feed([x[rows] for x in inputs], labels[rows])
-        runtime.invoke(command)
-        total += int(runtime.losses()[:used].sum(dtype=np.int64))
-        if loss.kind != "mse":
-            # A guess is never -1, so a sample without a label is never correct.
-            right += int((_guesses(runtime) == labels[rows])[:used].sum())
+    loss, labels = runtime.metadata.known_loss, data.labels
+    total, right = 0, 0
+    for losses, hits in _measured(runtime, data, watch):
+        total += int(losses.sum(dtype=np.int64))
+        right += 0 if hits is None else int(hits.sum())
     counts = 0 if loss.kind == "mse" else int((labels >= 0).sum())
     return Evaluation(
         samples=len(labels),
@@ -80,6 +75,35 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
         counts=counts,
         unit=loss.unit,
     )
+
+
+def losses_of(runtime: Runtime, data: Data) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """Evaluates the model on labelled samples. Returns the loss of each, see `Evaluation.loss`, and, unless the loss is
+    the mean squared error, the share of its labelled outputs that are right.
+    """
+    kept = labelled(data.labels, runtime.metadata.known_loss.kind)
+    found = list(_measured(runtime, data, None))
+    losses = np.concatenate([losses for losses, _ in found])[kept] / 65536 * runtime.metadata.loss_unit
+    if runtime.metadata.known_loss.kind == "mse":
+        return losses, None
+    hits = np.concatenate([hits.reshape(len(hits), -1) for _, hits in found if hits is not None])[kept]
+    known = (data.labels.reshape(len(data), -1) >= 0)[kept]
+    return losses, hits.sum(1) / known.sum(1)
+
+
+def _measured(
+    runtime: Runtime, data: Data, watch: Watch | None
+) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_] | None]]:
+    """Yields the losses of the samples of each batch, unit 2^-16, and which of their outputs are right, unless the loss
+    is the mean squared error.
+    """
+    labels, command = data.labels, runtime.command()
+    for rows, used in _batches(len(labels), runtime.samples_at_once, watch):
+        runtime.feed([x[rows] for x in data.inputs], labels[rows])
+        runtime.invoke(command)
+        of_classes = runtime.metadata.known_loss.kind != "mse"
+        # A guess is never -1, so a sample without a label is never correct.
+        yield runtime.losses()[:used].copy(), (_guesses(runtime) == labels[rows])[:used] if of_classes else None
 
 
 def _guesses(runtime: Runtime) -> NDArray[Any]:
