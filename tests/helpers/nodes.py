@@ -94,6 +94,7 @@ def update_from_nodes(
     if biases is not None:
         tensors.append(make_tensor(biases, None, multiplier, layer.out_c, 1, stream + 1, limit))
     own = weight_tensors(tensors[1:] if alone else tensors)
+
     def scale(value: float) -> Any:
         mantissa, exponent = math.frexp(value)
         return structs.zo_scale(int(mantissa * 2**32), exponent - 32 if mantissa else 0)

@@ -388,9 +388,10 @@ static uint32_t updated_rows(const zo_node_run* run, const zo_node_task* task) {
   return count > 0u ? count : 1u;
 }
 
-/* Errors of samples differ by orders of magnitude: a sample whose answer is right has almost none. Relative to gradients
- * of such samples alone, the step of a wrong answer after them would be far above the rate, and destroy the network. So
- * mean squares are those of errors of 1. Returns the square errors of the head, whose update comes first. */
+/* Errors of samples differ by orders of magnitude: a sample whose answer is right has almost none. Relative to
+ * gradients of such samples alone, the step of a wrong answer after them would be far above the rate, and destroy the
+ * network. So mean squares are those of errors of 1. Returns the square errors of the head, whose update comes first.
+ */
 static uint64_t set_per_error(const zo_node_run* run, const zo_node_task* t, zo_node_step* step) {
   const uint32_t samples = zo_node_minibatch(run);
   const size_t errors = is_head(t) ? (size_t)samples * zo_node_count(&t->layer) : 0u;
