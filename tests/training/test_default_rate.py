@@ -1,5 +1,6 @@
-"""The rate of weight perturbation if none is given."""
+"""The rate of a run that neither is given one nor measures it."""
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def test_the_log_has_it(tmp_path: Path) -> None:
     assert Log.read(tmp_path / "log").settings.rate == 4 * 65536
 
 
-@pytest.mark.parametrize("tasks", [(Nodes(),), (Exact(),), (Nodes(), Exact())])
+@pytest.mark.parametrize("tasks", [(Nodes(),), (Nodes(), Exact())])
 def test_samples_lead_as_far_however_they_are_divided(tasks: Any) -> None:
     """Adds up the noise of 4,096 samples, whose steps are independent: it is that of minibatches of 32."""
     usual = Settings(tasks=tasks, batch_size=32).chosen_rate(128)
@@ -98,3 +99,15 @@ def test_samples_lead_as_far_however_they_are_divided(tasks: Any) -> None:
         rate = Settings(tasks=tasks, batch_size=minibatch).chosen_rate(4096 // minibatch)
         assert rate * math.sqrt(4096 / minibatch) == pytest.approx(usual * math.sqrt(128))
     assert Settings(tasks=tasks, batch_size=256).chosen_rate(128) == usual == 1.0
+
+
+def test_of_exact_gradients_alone() -> None:
+    """The size of the errors makes their steps shorter, not that of the minibatch."""
+    for minibatch in (1, 4, 32, 256):
+        own = Settings(tasks=(Exact(),), batch_size=minibatch)
+        assert [own.chosen_rate(steps) for steps in (1, 128, 10**5)] == [0.6] * 3
+        assert dataclasses.replace(own, learning_rate=0.9).chosen_rate(128) == 0.9
+    # Steps of another task are as noisy as they are without exact gradients.
+    for other in (Nodes(), Weights(scope="layers")):
+        mixed = Settings(tasks=(other, Exact(last=1)), batch_size=1)
+        assert mixed.chosen_rate(128) == Settings(tasks=(Nodes(),), batch_size=1).chosen_rate(128)

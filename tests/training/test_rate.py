@@ -223,17 +223,37 @@ def test_the_rate_is_a_sixteenth_of_the_square_of_the_walk(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("walk", "batch_size", "rate"), [(0.6, 32, 0.3), (0.2, 1, 0.1), (0.6, 1, 0.18), (1.2, 32, 1.0)]
+    ("walk", "batch_size", "lost", "rate"),
+    [
+        *((0.02, 1, False, 0.012), (0.2, 1, False, 0.12), (0.6, 1, False, 0.36), (0.6, 32, False, 0.36)),
+        *((1.2, 1, False, 0.6), (1.2, 32, False, 0.6)),
+        *((0.02, 1, True, 0.1), (0.15, 32, True, 0.1), (0.2, 1, True, 0.12), (1.2, 1, True, 0.6)),
+    ],
 )
-def test_the_rate_of_exact_gradients_is_half_of_the_walk(
-    walk: float, batch_size: int, rate: float, monkeypatch: pytest.MonkeyPatch
+def test_the_rate_of_exact_gradients_is_a_share_of_the_walk(
+    walk: float, batch_size: int, lost: bool, rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Takes the highest rate if that is less: sqrt(1 / 32) LSB of one sample."""
+    """Takes 0.6 W whatever the minibatch, but 0.6 LSB at most, and at least 0.1 LSB if there is nothing to keep."""
     monkeypatch.setattr(RandomWalks, "forgotten", lambda _, found: 0.5 * (found / walk) ** 2)
     monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
-    own = Trainer(MODELS["small_cnn"](), algorithms.exact(batch_size=batch_size), "litert")
-    own.fit(*data(), steps=1, keep="last")
+    own, (x, y) = Trainer(MODELS["small_cnn"](), algorithms.exact(batch_size=batch_size), "litert"), data()
+    # Other classes than its guesses are wrong throughout.
+    own.fit(x, (y + lost) % 4, steps=1, keep="last")
     assert own.measured_rate == rate
+
+
+@pytest.mark.parametrize(("answer", "share"), [(3.0, 0.0), (2.0, 1.0)])
+def test_a_network_of_one_answer_has_forgotten_all_if_it_changes(
+    answer: float, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The share has no spread that it can refer to."""
+    own = trainer()
+    walks = NodeWalks(own.runtime, own.model, own.settings, prepare(own.runtime, *data()))
+    monkeypatch.setattr(RandomWalks, "_outputs", lambda _: np.full((SAMPLES, 4), 3.0))
+    walks.begin()
+    assert not walks.knows
+    monkeypatch.setattr(RandomWalks, "_outputs", lambda _: np.full((SAMPLES, 4), answer))
+    assert walks.forgotten(1.0) == share
 
 
 @pytest.mark.parametrize("kind", [algorithms.node, algorithms.weight])
