@@ -42,8 +42,8 @@ class Settings:
     """Settings of a training run: its tasks, and the settings that all tasks share.
 
     Without a learning rate, a run first measures how much noise the network bears (tflm_zo/training/rate.py). The
-    highest rate is 1 LSB or, with a minibatch of B < 32 samples, sqrt(B / 32) LSB. For weight perturbation with T steps
-    (scope "blocks": steps of each block) it is
+    highest rate is 1 LSB or, with a minibatch of B < 32 samples, sqrt(B / 32) LSB. Where all gradients are exact, it is
+    0.6 LSB. For weight perturbation with T steps (scope "blocks": steps of each block) it is
 
         sqrt(Q) min(2, 46 / sqrt(T m))    LSB; m: mean square of the schedule (linear: 1/3, which makes it
                                           min(2, 80 / sqrt(T)) with one query)
