@@ -38,8 +38,9 @@ def parsed(done: Any) -> Any:
 
 
 def files_of(name: str, folder: Path = Path()) -> list[bytes]:
-    """Returns trained model, log and ZO model of a run."""
-    return [(folder / f"{name}{end}").read_bytes() for end in (".tflite", ".zolog", ".zo.tflite")]
+    """Returns trained model, log and ZO model of a run; the model alone if no way to train was better."""
+    paths = [folder / f"{name}{end}" for end in (".tflite", ".zolog", ".zo.tflite")]
+    return [path.read_bytes() for path in paths if path.exists()]
 
 
 def initial_export(model: str) -> bytes:

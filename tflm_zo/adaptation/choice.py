@@ -33,6 +33,8 @@ from ..training.rate import with_measured_rate
 # Length of short trials, as a share of whole ones, and standard errors by which a start loses there.
 _SHORT: Final = 1 / 4
 _LOST: Final = 2.0
+# Highest rate that is tried, LSB. Doubling on would find rates that go well in one run and not in the next.
+_HIGHEST: Final = 1.0
 
 
 def _head() -> Settings:
@@ -216,14 +218,18 @@ class Contest:
         return min((self._trial(c, length) for c in (self._at_better_rate(best), *contenders)), key=lambda t: t.loss)
 
     def _at_better_rate(self, best: Trial) -> Candidate:
-        known, rate = best.candidate, best.candidate.rate
+        """Returns the candidate of a short trial at the rate up to which doubling or halving it wins."""
+        samples = best.steps * best.candidate.settings.batch_size
         for factor in (2.0, 0.5):
-            if rate is not None:
+            known = best.candidate
+            while (rate := best.candidate.rate) is not None and factor * rate <= _HIGHEST:
                 settings = dataclasses.replace(known.settings, learning_rate=factor * rate)
-                other = dataclasses.replace(known, settings=settings, rate=factor * rate)
-                trial = self._trial(other, best.steps * known.settings.batch_size)
-                if trial.beats(best, 1.0):
-                    best = trial
+                trial = self._trial(dataclasses.replace(known, settings=settings, rate=factor * rate), samples)
+                if not trial.beats(best, 1.0):
+                    break
+                best = trial
+            if best.candidate is not known:
+                break
         return best.candidate
 
 

@@ -74,6 +74,19 @@ class Parts:
                 of[random.permutation(own)] = (np.arange(len(own)) + begin) % _PARTS
         return cls(of, used, "time" if in_order else "chance")
 
+    @property
+    def held_out(self) -> int:
+        """Number of samples that are held out in turn."""
+        return int(((self.of >= 0) & (self.of < self.used)).sum())
+
+    @property
+    def sentence(self) -> str:
+        """Description of the parts, such as "held out in 2 parts of the recording"."""
+        which = {"group": "whole groups", "time": "neighbours in time, since windows overlap", "chance": "chance"}[
+            self.by
+        ]
+        return f"held out in {self.used} part{'s' if self.used > 1 else ''} by {which}"
+
     def pairs(self, data: Data) -> Iterator[tuple[Data, Data]]:
         """Yields the training samples and the held-out ones of each used part that leaves both some."""
         for part in range(self.used):

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from numpy.typing import ArrayLike
 
@@ -29,8 +30,10 @@ from .evaluation import with_loss
 from .parts import Division, Parts
 from .zo_model import Changes, KeptZoModel, chosen_before, model_of_run, of_resumed_run
 
+# Runs of a chosen way whose rate is quartered after each that diverges, at most.
+_ATTEMPTS: Final = 3
 # Forward equivalents of a budget for each sample of a whole trial, so that trials take about two thirds of it.
-_EQUIVALENTS_PER_SAMPLE = 20.0
+_EQUIVALENTS_PER_SAMPLE: Final = 20.0
 
 
 class Observer(Callback):
@@ -49,6 +52,9 @@ class Observer(Callback):
     def on_chosen(self, choice: Choice, parts: Parts | None) -> None:
         """Is called when a way to train is chosen."""
 
+    def on_diverged(self, rate: float) -> None:
+        """Is called when the run of the chosen way has diverged at a rate, LSB, and is repeated at a quarter of it."""
+
     def on_decided(self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None) -> None:
         """Hears of the run before its learning rate is measured: its settings, the trained layers, the
         samples, and its budget.
@@ -64,8 +70,8 @@ class Adaptation:
 
     The trainer's `model` is the ZO model to which the log belongs; its `step`, `equivalents`, `measured_rate` and
     `interrupted` describe the run. Values before and after are "loss" and, if there is one, "accuracy" on
-    `data.measured`, or, with `parts`, on these parts by runs on the other samples. A run that keeps the last weights has
-    none before it if it is resumed, none after it if it was interrupted.
+    `data.measured`, or, with `parts`, on these by runs on the other samples. A run that keeps the last weights has none
+    before it if it is resumed, none after it if it was interrupted.
     """
 
     model: Model  #: the trained model, a plain int8 model
@@ -155,7 +161,7 @@ def adapt(
         recalibrate: True to recalibrate a plain model first. None: as the choice or `recalibrates` decides.
         epochs: passes over the samples, >= 1. Of `epochs`, `steps` and `budget` one is given at most.
         steps: number of steps.
-        budget: forward equivalents that the run may cost, see `Trainer.fit`.
+        budget: forward equivalents that the run may cost, see `Trainer.fit`; trials count, and leave at least a third.
         validation_data: samples that the run is measured on, as for `Trainer.fit`.
         validation_split: share of the samples that is held out and measured, as for `Trainer.fit`. None:
             "auto", but 0 with `validation_data` and with keep="last".
@@ -212,7 +218,7 @@ def adapt(
         observer.on_chosen(choice, division.parts if division else None)
         settings = choice.best.candidate.settings
         if budget is not None:
-            budget = max(1.0, budget - choice.equivalents)
+            budget = max(budget / 3, budget - choice.equivalents)
         elif refits and division and epochs is None and steps is None:
             steps = steps_of(settings, most_samples(division.samples))
     if start == AS_IS:
@@ -220,69 +226,80 @@ def adapt(
     elif recalibration is not None:
         observer.on_recalibrated(recalibration)
     source = models[start]
-    length = {"epochs": epochs, "steps": steps, "start": start if chooses else None, MEASURED_RATE: "auto"}
-    found = model_of_run(source, settings, changes, inject=inject, length=length)
-    zo = found.zo
-    if resume and zo_model is not None:
-        zo = of_resumed_run(zo, zo_model)
-    trainer = Trainer(zo, found.settings, runtime=runtime, threads=threads, workers=workers)
-    if validation_split is None:
-        alone = validation_data is None and keep == "best" and not refits
-        validation_split = "auto" if alone else 0.0
-    data = RunData.of(
-        trainer.runtime,
-        x,
-        y,
-        validation_data=validation_data,
-        validation_split=validation_split,
-        rehearsal=rehearsal,
-        seed=found.settings.seed,
-    )
-    if epochs is None and steps is None and budget is None:
-        epochs = usual_epochs(found.settings, len(data.train))
-    if refits:
-        keep = "last"
-    trained = trained_layers(zo, trainer.settings)
-    result = Adaptation(
-        model=source,
-        trainer=trainer,
-        history=History(),
-        data=data,
-        trained=trained,
-        recalibration=recalibration,
-        choice=choice,
-        parts=division.parts if division else None,
-        budget=budget,
-        before=None if choice is None else choice.before.values,
-        after=None if choice is None else choice.best.values,
-    )
-    if not result.is_trained:
-        observer.on_trained(source)
-        return result
-    kept_zo = KeptZoModel(zo_model, zo, log, replace=replace, resume=resume)
-    before = result.before
-    if keep == "last" and choice is None and not resume:
-        before = trainer.evaluate(data.measured)
-    observer.on_decided(trainer.settings, trained, data, budget)
-    try:
-        history = trainer.fit(
-            data.train,
-            epochs=epochs,
-            steps=steps,
-            budget=budget,
-            validation_data=data.validation,
-            callbacks=[observer, *callbacks, kept_zo],
-            log=log,
-            resume=resume,
-            replace=replace,
-            keep=keep,
+    diverged = False
+    for attempt in range(_ATTEMPTS):
+        length = {"epochs": epochs, "steps": steps, "start": start if chooses else None, MEASURED_RATE: "auto"}
+        found = model_of_run(source, settings, changes, inject=inject, length=length)
+        zo = found.zo
+        if resume and zo_model is not None:
+            zo = of_resumed_run(zo, zo_model)
+        trainer = Trainer(zo, found.settings, runtime=runtime, threads=threads, workers=workers)
+        if validation_split is None:
+            alone = validation_data is None and keep == "best" and not refits
+            validation_split = "auto" if alone else 0.0
+        data = RunData.of(
+            trainer.runtime,
+            x,
+            y,
+            validation_data=validation_data,
+            validation_split=validation_split,
+            rehearsal=rehearsal,
+            seed=found.settings.seed,
         )
-    except BaseException:
-        kept_zo.withdraw()
-        raise
+        if epochs is None and steps is None and budget is None:
+            epochs = usual_epochs(found.settings, len(data.train))
+        if refits:
+            keep = "last"
+        trained = trained_layers(zo, trainer.settings)
+        result = Adaptation(
+            model=source,
+            trainer=trainer,
+            history=History(),
+            data=data,
+            trained=trained,
+            recalibration=recalibration,
+            choice=choice,
+            parts=division.parts if division else None,
+            budget=budget,
+            before=None if choice is None else choice.before.values,
+            after=None if choice is None else choice.best.values,
+        )
+        if not result.is_trained:
+            observer.on_trained(source)
+            return result
+        kept_zo = KeptZoModel(zo_model, zo, log, replace=replace or attempt > 0, resume=resume)
+        before = result.before
+        if keep == "last" and choice is None and not resume:
+            before = trainer.evaluate(data.measured)
+        observer.on_decided(trainer.settings, trained, data, budget)
+        try:
+            history = trainer.fit(
+                data.train,
+                epochs=epochs,
+                steps=steps,
+                budget=budget,
+                validation_data=data.validation,
+                callbacks=[observer, *callbacks, kept_zo],
+                log=log,
+                resume=resume,
+                replace=replace or attempt > 0,
+                keep=keep,
+            )
+        except BaseException:
+            kept_zo.withdraw()
+            raise
+        rate = trainer.settings.learning_rate
+        if choice is None or not refits or trainer.interrupted or rate is None:
+            break
+        # If more than half of the trials' gain is lost, the run was unstable where they were not.
+        diverged = trainer.evaluate(data.train)["loss"] > (choice.before.loss + choice.best.loss) / 2
+        if not diverged:
+            break
+        observer.on_diverged(rate)
+        settings = dataclasses.replace(trainer.settings, learning_rate=rate / 4)
     adapted = trainer.export()
     observer.on_trained(adapted)
-    after = result.after if refits and not trainer.interrupted else None
+    after = result.after if refits and not trainer.interrupted and not diverged else None
     if history.measurements:
         at = {found["step"]: found for found in history.measurements}
         before, after = ({k: v for k, v in at[step].items() if k != "step"} for step in (0, history.kept_step))

@@ -67,8 +67,8 @@ def parse_injection(given: Mapping[str, str]) -> InjectChanges:
 
 def run_options(
     set_options: Sequence[str] | None, given: Mapping[str, Any], loss_output: str | None = None
-) -> tuple[Changes, InjectChanges]:
-    """Returns the settings of a run, and those of inject, from ``--set`` and options; None: not given."""
+) -> tuple[Changes | None, InjectChanges]:
+    """Returns the settings of a run, or None without any, and those of inject, from ``--set`` and options."""
     texts, injection_texts = split_set(set_options)
     own = {name: value for name, value in given.items() if value is not None}
     for option in own.keys() & texts.keys():
@@ -80,7 +80,7 @@ def run_options(
     def changes(usual: Settings, metadata: ZoMetadata | None) -> Settings:
         return make_settings(usual, {**own, **parse_set(usual, texts)}, metadata)
 
-    return changes, injection
+    return changes if own or texts else None, injection
 
 
 def make_settings(usual: Settings, given: Mapping[str, Any], metadata: ZoMetadata | None) -> Settings:

@@ -10,8 +10,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.status import Status
+from rich.table import Table
 
 from ..adaptation import Adaptation, Observer
+from ..adaptation.choice import Candidate, Choice
+from ..adaptation.parts import Parts
 from ..converters import Model, read_metadata
 from ..converters.model import Operator
 from ..io.table import table
@@ -43,6 +46,8 @@ class Files:
         what = f"{self.data} and {self.rehearsal}" if self.rehearsal is not None else str(self.data)
         if self.validation is not None:
             return str(self.validation)
+        if found.parts is not None:
+            return f"{found.parts.held_out:,} samples of {what}, {found.parts.sentence}"
         if found.data.validation is not None:
             return f"{used:,} samples of {what}, held out"
         return what if used == count else f"{used:,} of the {count:,} samples of {what}"
@@ -84,6 +89,8 @@ def render(console: Console, result: dict[str, Any]) -> None:
             f"kept: the weights after {result['kept_step']:,} of {result['steps']:,} steps, the best of "
             f"{len(measurements)} measurements{passed_over(measurements, result['loss'])}"
         )
+    if result["choice"] is not None:
+        console.print(_choice_table(result["choice"]))
     row = {
         "algorithm": result["algorithm"],
         "steps": result["steps"],
@@ -95,7 +102,8 @@ def render(console: Console, result: dict[str, Any]) -> None:
     console.print(table("Training", list(row), [list(row.values())]))
     files = {"output": "trained model", "log": "log", "zo_model": "ZO model, which log and replay belong to"}
     for name, what in files.items():
-        console.print(f"{result[name]}: {what}")
+        if result[name] is not None:
+            console.print(f"{result[name]}: {what}")
 
 
 class ToldRun(Observer):
@@ -132,6 +140,21 @@ class ToldRun(Observer):
             )
         else:
             (warn if found.uneven else note)(found.sentence)
+
+    def on_trial(self, candidate: Candidate) -> None:
+        """Shows the candidate that is tried."""
+        self._show(waiting_for(f"trying {_named(candidate)}"))
+
+    def on_chosen(self, choice: Choice, parts: Parts | None) -> None:
+        """Prints the winner."""
+        self._show(None)
+        if choice.trains:
+            chosen = f"{_named(choice.best.candidate)} is the best of {len(choice.trials)} trials"
+            note(f"{chosen}{f', {parts.sentence}' if parts else ''}; --algorithm chooses another way to train")
+
+    def on_diverged(self, rate: float) -> None:
+        """Prints the rate."""
+        note(f"the run diverged at {rate:.2g} LSB, and is repeated at a quarter of it")
 
     def on_decided(self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None) -> None:
         """Keeps the sentences until nothing is left to be refused, and shows that the rate is measured."""
@@ -176,7 +199,13 @@ class ToldRun(Observer):
 def say_what_is_doubtful(found: Adaptation, files: Files) -> None:
     """Warns of a result that may not be worth using, and says why a run ended before its budget."""
     trainer, history, evaluated_on = found.trainer, found.history, files.measured_on(found)
-    if found.is_unchanged:
+    if not found.is_trained:
+        start = "MODEL as it is" if found.recalibration is None else "MODEL, recalibrated"
+        warn(
+            f"no way to train was better than MODEL on {evaluated_on}, so {files.output} is {start}; --algorithm"
+            " trains anyway"
+        )
+    elif found.is_unchanged:
         assert found.after is not None  # it was measured
         warn(
             f"nothing got better: of {len(history.measurements)} measurements on {evaluated_on} that before "
@@ -214,8 +243,8 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
     trainer, history = found.trainer, found.history
     return {
         "output": str(files.output),
-        "log": str(files.log),
-        "zo_model": str(files.zo_model or files.model),
+        "log": str(files.log) if found.is_trained else None,
+        "zo_model": str(files.zo_model or files.model) if found.is_trained else None,
         "runtime": runtime,
         "algorithm": trainer.settings.algorithm,
         "samples": found.data.samples,
@@ -226,6 +255,7 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
         "steps": trainer.step,
         "measured_rate": trainer.measured_rate,
         "equivalents": round(trainer.equivalents, 3),
+        "choice": None if found.choice is None else _described_choice(found.choice),
         "interrupted": trainer.interrupted,
         "forwards": history.forwards,
         "seconds": round(history.seconds, 3),
@@ -238,3 +268,45 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
         **(found.after or {}),
         "history": history.history,
     }
+
+
+def _named(candidate: Candidate) -> str:
+    return ", ".join(filter(None, (candidate.rung or "no training", candidate.start, _written_rate(candidate.rate))))
+
+
+def _written_rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:.2g} LSB"
+
+
+def _described_choice(choice: Choice) -> dict[str, Any]:
+    """Returns a choice as ``--json`` prints it."""
+    trials = [
+        {
+            "way": trial.candidate.rung or "no training",
+            "start": trial.candidate.start,
+            "rate": trial.candidate.rate,
+            "steps": trial.steps,
+            **trial.values,
+        }
+        for trial in choice.trials
+    ]
+    best = next(i for i, trial in enumerate(choice.trials) if trial is choice.best)
+    return {"trials": trials, "best": best, "equivalents": round(choice.equivalents, 3)}
+
+
+def _choice_table(choice: dict[str, Any]) -> Table:
+    """Returns a choice as `_described_choice` does, as a table."""
+    rows = [
+        [
+            trial["way"],
+            trial["start"],
+            _written_rate(trial["rate"]),
+            f"{trial['steps']:,}" if trial["steps"] else "",
+            f"{trial['loss']:.4g}",
+            f"{trial['accuracy']:.1%}" if "accuracy" in trial else "",
+            "chosen" if number == choice["best"] else "",
+        ]
+        for number, trial in enumerate(choice["trials"])
+    ]
+    columns = ["way to train", "start", "rate", "steps", "held-out loss", "accuracy", ""]
+    return table(f"Trials; {choice['equivalents']:,.0f} forward equivalents", columns, rows)

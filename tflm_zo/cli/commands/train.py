@@ -36,7 +36,7 @@ from ..results import show
 from ..set_option import ALGORITHM_HELP, SetOption, run_options
 from ..training_report import Files, ToldRun, described, render, say_what_is_doubtful
 
-EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite --epochs 20 --validation test.npz"
+EXAMPLE = "tflm-zo train model.tflite adapt.npz -o adapted.tflite"
 
 _RUN, _ALGORITHM, _DATA, _FILES = "Run", "Algorithm", "Data", "Files"
 
@@ -74,7 +74,8 @@ def train(
         str | None,
         optional(
             None,
-            f"Algorithm of the run: {ALGORITHM_HELP} (default: node, or the one that a ZO model was made for).",
+            f"Algorithm of the run: {ALGORITHM_HELP} (default: the best of several on held-out samples, or the one that"
+            " a ZO model was made for).",
             _ALGORITHM,
             **choice(ALGORITHMS, listed=False),
         ),
@@ -97,8 +98,8 @@ def train(
         float | None,
         optional(
             "SHARE",
-            "Share of the samples for validation, which are not trained on (default: 0.2, but 0 with --validation"
-            " or --keep last).",
+            "Share of the samples for validation, which are not trained on (default: without a given algorithm, parts"
+            " are held out in turn, and then all are trained on; else 0.2, but 0 with --validation or --keep last).",
             _DATA,
         ),
     ] = None,
@@ -106,11 +107,20 @@ def train(
         bool | None,
         optional(
             None,
-            "Recalibrate a plain MODEL first (default: a classifier with statistics).",
+            "Recalibrate a plain MODEL first, or not (default: the better on held-out samples; with a given algorithm,"
+            " a classifier with statistics is recalibrated).",
             _DATA,
             "--recalibrate/--as-is",
         ),
     ] = None,
+    forward_only: Annotated[
+        bool,
+        typer.Option(
+            "--forward-only",
+            help="Choose among ways to train that pass no errors back: forward passes alone.",
+            rich_help_panel=_ALGORITHM,
+        ),
+    ] = False,
     rehearsal: Annotated[
         Path | None, optional("FILE", "An .npz file of the model's original data, mixed in against forgetting.", _DATA)
     ] = None,
@@ -123,10 +133,17 @@ def train(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Train a model with forward passes and write the trained plain int8 model.
+    """Train a model and write the trained plain int8 model.
 
     MODEL is a plain int8 model, or a ZO model, which inject makes of a plain one. For a plain model train
     also writes the ZO model, which replay needs.
+
+    Without --algorithm and --set, train compares ways to train a plain model: exact gradients of all layers,
+    from the model as it is and recalibrated, with the measured rate, half and twice of it. Parts of the samples
+    are held out in turn: whole groups, if DATA has an array `groups` with the recording or person of each sample;
+    else parts of the recording, if samples are windows that overlap; else a fifth of each class. If none of these
+    runs is better than MODEL, node perturbation, the last layer alone and weight perturbation are tried. The best
+    one trains on all samples. If nothing is better than MODEL, the output is MODEL.
 
     Ctrl-C ends the run after the last complete step: log and model are written, the exit code is 130, and
     --resume gives the same bits as a run without an interruption. SIGTERM and SIGHUP end a run the same
@@ -162,6 +179,7 @@ def train(
             validation_data=validation,
             validation_split=held_out,
             rehearsal=rehearsal,
+            forward_only=forward_only,
             keep=cast(Keep, keep),
             observer=told,
             callbacks=[ProgressBar(), *([] if csv is None else [CSVLogger(csv)])],

@@ -1,0 +1,192 @@
+"""The choice of the way to train: held-out parts, trials, and the run of the winner on all samples."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tflm_zo as zo
+from helpers.commands import invoke
+from helpers.models import MODELS
+from tflm_zo.adaptation.choice import AS_IS, Candidate, Choice, Contest, Trial
+from tflm_zo.adaptation.parts import Parts, overlap
+from tflm_zo.adaptation.recipe import Observer
+from tflm_zo.converters import load_model, read_metadata
+from tflm_zo.data import Data, DataError
+from tflm_zo.training import Trainer, algorithms
+
+LOSS = read_metadata(zo.inject(load_model(MODELS["small_cnn"]()))).known_loss
+
+
+def samples(labels: Any, x: Any = None) -> Data:
+    labels = np.asarray(labels, np.int32)
+    return Data([np.zeros((len(labels), 2), np.int8) if x is None else x], labels)
+
+
+def learnable(seed: int, count: int) -> tuple[Any, Any]:
+    """Samples whose class is their brightest quarter."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.integers(-100, 0, (count, 8, 8, 1)), rng.integers(0, 4, count)
+    for image, label in zip(x, y, strict=True):
+        image[4 * (label // 2) :][:4, 4 * (label % 2) :][:, :4] += 120
+    return x.astype(np.int8), y.astype(np.int32)
+
+
+# --- parts ------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(-1, 3), min_size=6, max_size=400))
+def test_each_class_is_in_all_parts_alike(labels: list[int]) -> None:
+    data = samples(labels)
+    parts = Parts.divide(data, LOSS)
+    assert ((parts.of >= 0) == (data.labels >= 0)).all()
+    for label in range(4):
+        counts = np.bincount(parts.of[data.labels == label], minlength=5)
+        assert counts.max() - counts.min() <= 1
+    for train, judged in parts.pairs(data):
+        assert len(train) + len(judged) == len(data) and (judged.labels >= 0).all()
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 7), min_size=2, max_size=300))
+def test_groups_stay_whole(groups: list[int]) -> None:
+    data = samples(np.arange(len(groups)) % 4)
+    parts = Parts.divide(data, LOSS, groups)
+    if len(set(groups)) > 1:
+        assert parts.by == "group"
+        assert all(len(set(parts.of[np.equal(groups, g)])) == 1 for g in set(groups))
+        assert list(parts.pairs(data))
+
+
+def test_groups_of_another_length() -> None:
+    with pytest.raises(DataError, match="`groups` must have one value for each of 8 samples"):
+        Parts.divide(samples([0] * 8), LOSS, [1, 2])
+
+
+@pytest.mark.parametrize("stride", [1, 5, 10])
+def test_windows_that_overlap_are_held_out_in_a_row(stride: int) -> None:
+    recording = np.random.default_rng(0).integers(-128, 128, (600, 3)).astype(np.int8)
+    x = np.stack([recording[i : i + 10] for i in range(0, 500, stride)])
+    data = samples(np.arange(len(x)) * 4 // len(x), x)
+    assert overlap(data) == (stride < 10)
+    parts = Parts.divide(data, LOSS)
+    assert parts.by == ("time" if stride < 10 else "chance")
+    if stride < 10:
+        for label in range(4):
+            of = parts.of[data.labels == label]
+            assert (np.diff(of) >= 0).all()
+
+
+def test_few_samples_are_held_out_more_often() -> None:
+    used = [Parts.divide(samples([0, 1] * (n // 2)), LOSS).used for n in (60, 200, 1000)]
+    assert used == sorted(used, reverse=True) and used[-1] == 1
+
+
+# --- trials -----------------------------------------------------------------------------------------------
+
+
+def trial(losses: Any, hits: Any = None, steps: int = 1) -> Trial:
+    model = load_model(MODELS["small_cnn"]())
+    way = Candidate(AS_IS, "exact gradients", algorithms.exact(), model, None)
+    return Trial(way, steps, np.array(losses, float), None if hits is None else np.array(hits, float))
+
+
+def test_standard_errors_are_of_paired_losses() -> None:
+    """Large losses of some samples in both trials say nothing about the difference."""
+    hard = np.array([0.0, 50.0, 0.0, 90.0])
+    assert trial(hard).beats(trial(hard + [1.0, 1.1, 0.9, 1.0]), 2.0)
+    noisy = trial(hard + [3.0, -2.0, 2.0, -2.0])
+    assert trial(hard).beats(noisy) and not trial(hard).beats(noisy, 1.0)
+
+
+def test_fewer_right_answers_are_harm() -> None:
+    before = trial([1.0, 1.0], [1, 0], steps=0)
+    assert trial([0.5, 0.5], [0, 0]).harms(before)
+    assert trial([1.5, 1.0], [1, 1]).harms(before)
+    assert not trial([0.5, 1.0], [1, 0]).harms(before)
+
+
+# --- runs -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = Path("p.tflite")
+    path.write_bytes(MODELS["small_cnn"]())
+    return path
+
+
+def test_the_winner_trains_on_all_samples(model: Path) -> None:
+    x, y = learnable(0, 80)
+    found = zo.adapt(model, x, y, log="run.zolog", zo_model="run.zo.tflite")
+    assert found.choice is not None and found.parts is not None and found.choice.trains
+    assert len(found.data.train) == 80 and found.data.validation is None
+    assert found.before == found.choice.before.values and found.after == found.choice.best.values
+    assert found.choice.before.steps == 0
+    least = min(t.loss for t in found.choice.trials if t.steps == found.choice.best.steps)
+    assert found.choice.best.loss == least
+    before, after = (zo.evaluate(m, *learnable(1, 200)) for m in (model, found.model))
+    assert after.loss < before.loss
+    done = invoke("replay", "run.zo.tflite", "run.zolog", "-o", "again.tflite")
+    assert done.exit_code == 0, done.output
+    assert Path("again.tflite").read_bytes() == found.model.to_bytes()
+
+
+def test_nothing_that_is_worse_is_handed_over(model: Path) -> None:
+    """The samples have the answers that the model gives, with room for doubt alone."""
+    x, _ = learnable(0, 60)
+    y = Trainer(model).predict(x).argmax(1)
+    with mock.patch.object(Trial, "harms", lambda self, other: self.steps > 0):
+        found = zo.adapt(model, x, y, steps=5, log="run.zolog", zo_model="run.zo.tflite")
+    assert not found.is_trained and found.is_unchanged and not found.is_worse
+    assert found.model.to_bytes() == load_model(model).to_bytes()
+    assert not Path("run.zolog").exists() and not Path("run.zo.tflite").exists()
+    assert found.choice is not None
+    tried = {t.candidate.rung for t in found.choice.trials}
+    assert tried == {"", "exact gradients", "nodes", "last layer, exact", "weights"}
+
+
+def test_forward_passes_alone(model: Path) -> None:
+    found = zo.adapt(model, *learnable(0, 60), steps=20, forward_only=True)
+    assert found.choice is not None
+    assert "exact gradients" not in {t.candidate.rung for t in found.choice.trials}
+
+
+def test_a_resumed_run_keeps_its_choice(model: Path) -> None:
+    x, y = learnable(0, 60)
+    whole = zo.adapt(model, x, y, log="run.zolog", zo_model="run.zo.tflite")
+    content = Path("run.zolog").read_bytes()
+    Path("run.zolog").write_bytes(content[: len(content) * 2 // 3])
+    with mock.patch.object(Contest, "run", side_effect=AssertionError):
+        again = zo.adapt(model, x, y, log="run.zolog", zo_model="run.zo.tflite", resume=True)
+    assert Path("run.zolog").read_bytes() == content
+    assert again.model.to_bytes() == whole.model.to_bytes()
+
+
+def test_a_run_that_diverges_is_repeated(model: Path) -> None:
+    """The trials had no loss at all, so that of the run on all samples is a disaster at each rate."""
+    rates = list[float]()
+
+    class Seen(Observer):
+        def on_diverged(self, rate: float) -> None:
+            rates.append(rate)
+
+    run = Contest.run
+
+    def without_loss(self: Contest, *given: Any) -> Choice | None:
+        found = run(self, *given)
+        assert found is not None
+        before, best = (dataclasses.replace(t, losses=0 * t.losses) for t in (found.before, found.best))
+        return dataclasses.replace(found, before=before, best=best)
+
+    with mock.patch.object(Contest, "run", without_loss):
+        found = zo.adapt(model, *learnable(0, 60), steps=9, observer=Seen(), log="run.zolog", zo_model="run.zo.tflite")
+    assert len(rates) == 3 and [rates[0] / r for r in rates] == [1, 4, 16]
+    assert found.is_worse
