@@ -83,7 +83,7 @@ def test_options_come_before_what_the_model_keeps() -> None:
 
 
 def test_the_zo_model_of_train_is_not_written_over() -> None:
-    result_of("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2)
+    result_of("train", "model.tflite", "adapt.npz", "-o", "t.tflite", "--steps", 2, "--algorithm", "node")
     before = Path("t.zo.tflite").read_bytes()
     result = invoke("firmware", "t.zo.tflite", "-o", "t", "--force")
     assert result.exit_code == 1 and "choose another name" in result.output

@@ -75,7 +75,8 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
     Path("lenet5.tflite").write_bytes(MODELS["lenet5"]())
     patterns("lenet5", 10, {"train.npz": 320, "test.npz": 100})
     assert accuracy(folder / "lenet5.tflite", "test.npz") < 0.4
-    done = run("train", "lenet5.tflite", "train.npz", "-o", "a.tflite", "--validation", "test.npz", "--json")
+    given = ("--algorithm", "node", "--validation", "test.npz")
+    done = run("train", "lenet5.tflite", "train.npz", "-o", "a.tflite", *given, "--json")
     assert "equivalents" in done.stderr
     result = json.loads(done.stdout)
     assert result["algorithm"] == "node"
@@ -176,7 +177,7 @@ def test_help_has_the_defaults_of_each_algorithm() -> None:
 @pytest.mark.parametrize(
     ("options", "queries"),
     [
-        ((), [2, 2, 24, 32]),
+        (("--algorithm", "node"), [2, 2, 24, 32]),
         (("--set", "exact.last=3"), [2, 0, 0, 0]),
         (("--set", "queries=auto"), [2, 2, 24, 32]),
         (("--set", "queries=5"), [5, 5, 5, 5]),
@@ -203,7 +204,7 @@ def test_budget(folder: Path) -> None:
 
 
 def test_a_budget_is_a_limit(folder: Path) -> None:
-    given = ("train", "p.tflite", "d.npz", "--budget", 10**6, "-o")
+    given = ("train", "p.tflite", "d.npz", "--algorithm", "node", "--budget", 10**6, "-o")
     done = run(*given, "a.tflite")
     said = " ".join(done.stderr.split())
     result = result_of(*given, "b.tflite")
@@ -238,7 +239,8 @@ def test_a_zo_model_is_trained_by_what_it_was_made_for(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("own", "options", "batch", "minibatch"),
     [
-        (1, (), 8, 8),
+        (1, ("--algorithm", "node"), 8, 8),
+        (1, (), 1, 1),
         (1, ("--batch-size", 32), 32, 32),
         (1, ("--batch-size", 20), 20, 20),
         (1, ("--batch-size", 48), 24, 48),
@@ -260,16 +262,14 @@ def test_batch_of_a_plain_model(own: int, options: tuple[Any, ...], batch: int, 
 
 
 def test_without_a_layer_for_nodes(folder: Path) -> None:
-    """Uses weight perturbation then, and reports it; unless node perturbation was requested."""
+    """Chooses weight perturbation then, and reports it; unless node perturbation was requested."""
     g = GraphBuilder(1)
     x = g.depthwise(g.input("image", [1, 8, 8, 1]), "depthwise", multiplier=4)
     x = g.flatten(g.pool(x, "average", 4, average=True), "flatten")
     Path("p.tflite").write_bytes(g.build([g.softmax(x, "softmax")]))
     done = run("train", "p.tflite", "d.npz", "-o", "a.tflite", "--steps", 2, "--json")
     assert json.loads(done.stdout)["algorithm"] == "weight"
-    first = done.stderr.splitlines()[0]
-    assert first.startswith("warning: training by weight perturbation, not by node perturbation: ")
-    assert "possible with more nodes: depthwise" in first
+    assert "weights, as is, " in done.stderr
     done = run("train", "p.tflite", "d.npz", "-o", "b.tflite", "--algorithm", "node", code=1)
     assert done.stderr.startswith("error: no trainable layer can carry")
     assert not Path("b.tflite").exists()

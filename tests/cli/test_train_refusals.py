@@ -352,7 +352,7 @@ def test_resuming_another_plain_model(files: Path) -> None:
     Path(PLAIN).write_bytes(MODELS["small_cnn"](5))
     refused(files, *resume, said="plain.zo.tflite is another ZO model than the given")
     Path("plain.zo.tflite").unlink()
-    refused(files, *resume, said="of another model")
+    refused(files, *resume, said="of another model", last=True)
 
 
 # --- full disks ---------------------------------------------------------------------------------------------

@@ -58,6 +58,7 @@ def test_json_has_every_figure(zo_folder: Path) -> None:
         "trainable_weights": 36 + 256,
         "steps": 12,
         "measured_rate": None,
+        "choice": None,
         "equivalents": 12 * 2 * 3 * 16,
         "interrupted": False,
         "forwards": 12 * 2 * 3 * 16,

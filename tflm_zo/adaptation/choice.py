@@ -20,13 +20,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import ConversionError, Model
+from ..converters import ConversionError, Model, read_metadata
 from ..converters.selections import Last
 from ..converters.settings import InjectChanges
 from ..data import Data, DataWarning
 from ..io.errors import SettingsError
 from ..runtime import Runtime
 from ..training import Exact, Nodes, Settings, Trainer, algorithms, inject_for
+from ..training.algorithms import with_fitting_minibatch
 from ..training.evaluation import losses_of
 from ..training.rate import with_measured_rate
 
@@ -181,6 +182,7 @@ class Contest:
     def _candidate(self, start: str, model: Model, rung: str) -> Candidate:
         settings = RUNGS[rung]()
         zo = inject_for(model, settings, **self._inject)
+        settings = with_fitting_minibatch(settings, read_metadata(zo))
         self._load(zo, settings)  # which says whether the settings fit the model
         return Candidate(start, rung, settings, zo, None)
 

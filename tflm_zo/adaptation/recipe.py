@@ -30,6 +30,8 @@ from .evaluation import with_loss
 from .parts import Division, Parts
 from .zo_model import Changes, KeptZoModel, chosen_before, model_of_run, of_resumed_run
 
+# Settings of `inject` that fit any way to train.
+_OF_ANY_RUN: Final = {"loss", "loss_output", "update_bits"}
 # Runs of a chosen way whose rate is quartered after each that diverges, at most.
 _ATTEMPTS: Final = 3
 # Forward equivalents of a budget for each sample of a whole trial, so that trials take about two thirds of it.
@@ -139,9 +141,9 @@ def adapt(
 ) -> Adaptation:
     """Adapts a model to new data, as ``tflm-zo train`` does: the same arguments give the same bits.
 
-    Without settings, the way to train a plain model is chosen: several, from the model as it is and recalibrated,
-    are compared by the loss of parts of the samples that are held out in turn, and the best one trains on all samples
-    (see `choice`). If none is better than the model, it stays as it is.
+    Without settings, changes and settings of `inject` but loss and bits, the way to train a plain model is chosen:
+    several, from the model as it is and recalibrated, are compared by the loss of parts of the samples that are held out
+    in turn, and the best one trains on all samples (see `choice`). If none is better than the model, it stays as it is.
 
     With settings, a plain classifier that keeps statistics is recalibrated, a fifth of the samples is held out and
     selects the best weights, and a run without a given length takes 10 epochs or 300 steps.
@@ -193,7 +195,8 @@ def adapt(
     if zo_model is not None and is_zo(source):
         raise SettingsError("zo_model", "be left out, since the model is a ZO model already")
     check_length(epochs, steps, budget)
-    chooses = settings is None and changes is None and not is_zo(source) and keep == "best" and validation_split != 0
+    given = settings is not None or changes is not None or not set(inject or {}) <= _OF_ANY_RUN
+    chooses = not given and not is_zo(source) and keep == "best" and validation_split != 0
     if forward_only and not chooses:
         raise SettingsError("forward_only", "be left out, since the way to train is given")
     refits = chooses and validation_data is None and validation_split is None

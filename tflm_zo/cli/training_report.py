@@ -255,7 +255,7 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
         "steps": trainer.step,
         "measured_rate": trainer.measured_rate,
         "equivalents": round(trainer.equivalents, 3),
-        "choice": None if found.choice is None else _described_choice(found.choice),
+        "choice": None if found.choice is None else _described_choice(found),
         "interrupted": trainer.interrupted,
         "forwards": history.forwards,
         "seconds": round(history.seconds, 3),
@@ -278,15 +278,18 @@ def _written_rate(rate: float | None) -> str:
     return "" if rate is None else f"{rate:.2g} LSB"
 
 
-def _described_choice(choice: Choice) -> dict[str, Any]:
-    """Returns a choice as ``--json`` prints it."""
+def _described_choice(found: Adaptation) -> dict[str, Any]:
+    """Returns the choice as ``--json`` prints it."""
+    choice = found.choice
+    assert choice is not None
+    shown = ("loss",) if found.data.constant else ("loss", "accuracy")
     trials = [
         {
             "way": trial.candidate.rung or "no training",
             "start": trial.candidate.start,
             "rate": trial.candidate.rate,
             "steps": trial.steps,
-            **trial.values,
+            **{name: value for name, value in trial.values.items() if name in shown},
         }
         for trial in choice.trials
     ]

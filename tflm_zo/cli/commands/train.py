@@ -138,12 +138,9 @@ def train(
     MODEL is a plain int8 model, or a ZO model, which inject makes of a plain one. For a plain model train
     also writes the ZO model, which replay needs.
 
-    Without --algorithm and --set, train compares ways to train a plain model: exact gradients of all layers,
-    from the model as it is and recalibrated, with the measured rate, half and twice of it. Parts of the samples
-    are held out in turn: whole groups, if DATA has an array `groups` with the recording or person of each sample;
-    else parts of the recording, if samples are windows that overlap; else a fifth of each class. If none of these
-    runs is better than MODEL, node perturbation, the last layer alone and weight perturbation are tried. The best
-    one trains on all samples. If nothing is better than MODEL, the output is MODEL.
+    Without --algorithm and --set, train compares ways to train a plain model by samples that are held out in turn
+    (whole groups, if DATA has an array `groups`), and the best one trains on all samples. If nothing is better
+    than MODEL, the output is MODEL.
 
     Ctrl-C ends the run after the last complete step: log and model are written, the exit code is 130, and
     --resume gives the same bits as a run without an interruption. SIGTERM and SIGHUP end a run the same
