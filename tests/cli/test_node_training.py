@@ -108,7 +108,7 @@ def test_the_defaults_adapt_a_plain_model(folder: Path) -> None:
     assert {name: result[name] for name in costs} == costs
 
     table = run("train", "lenet5.tflite", "train.npz", "-o", "b.tflite", "--steps", 2).stdout
-    for said in ("│ node ", "forward equivalents"):
+    for said in ("│ exact ", "forward equivalents"):
         assert said in table
     assert "b.zo.tflite: ZO model" in table
 

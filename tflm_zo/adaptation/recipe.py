@@ -142,8 +142,9 @@ def adapt(
     """Adapts a model to new data, as ``tflm-zo train`` does: the same arguments give the same bits.
 
     Without settings, changes and settings of `inject` but loss and bits, the way to train a plain model is chosen:
-    several, from the model as it is and recalibrated, are compared by the loss of parts of the samples that are held out
-    in turn, and the best one trains on all samples (see `choice`). If none is better than the model, it stays as it is.
+    several, from the model as it is and recalibrated, are compared by the loss of parts of the samples that are held
+    out in turn, and the best one trains on all samples (see `choice`). If none is better than the model, it stays as
+    it is.
 
     With settings, a plain classifier that keeps statistics is recalibrated, a fifth of the samples is held out and
     selects the best weights, and a run without a given length takes 10 epochs or 300 steps.
