@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_fit_makes_the_model_of_the_command(options: tuple[str, ...], arguments: dict[str, Any], folder: Path) -> None:
-    found = result_of("train", "model.tflite", "data.npz", "-o", "a.tflite", *options)
+    found = result_of("train", "model.tflite", "data.npz", "-o", "a.tflite", "--algorithm", "node", *options)
     trainer = Trainer("a.zo.tflite")
     history = trainer.fit(X, Y, **arguments)
     assert trainer.export().to_bytes() == Path("a.tflite").read_bytes()
