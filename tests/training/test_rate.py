@@ -242,6 +242,19 @@ def test_the_rate_of_exact_gradients_is_a_share_of_the_walk(
     assert own.measured_rate == rate
 
 
+def test_a_lost_network_is_not_measured_for_a_small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The walks would leave no steps."""
+    monkeypatch.setattr(random_walks, "_LEAST_SPREAD", 0.0)
+    own, (x, _) = Trainer(MODELS["small_cnn"](), algorithms.exact(), "litert"), data()
+    wrong = (own.predict(x).argmax(1) + 1) % 4
+    walks = NodeWalks(own.runtime, own.model, own.settings, prepare(own.runtime, x, wrong))
+    budget = 0.9 * walks.most(7)  # seven lengths are tried at most
+    history = own.fit(x, wrong, budget=budget, keep="last")
+    assert own.measured_rate == 0.1
+    # All but the losses and outputs of the watched samples is left for steps.
+    assert budget - 2 * SAMPLES < history.equivalents <= budget and own.step > 0.8 * budget / 3
+
+
 @pytest.mark.parametrize(("answer", "share"), [(3.0, 0.0), (2.0, 1.0)])
 def test_a_network_of_one_answer_has_forgotten_all_if_it_changes(
     answer: float, share: float, monkeypatch: pytest.MonkeyPatch

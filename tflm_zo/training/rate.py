@@ -38,8 +38,9 @@ forward equivalents), and from 82 to 53 % on the DS-CNN (a new speaker, 10^4).
 A network that has nothing worth keeping takes the rate of one that bears the longest walk: one of random weights, whose
 outputs hardly depend on its samples (E |y - E y|^2 < E |y|^2 / 4), and a classifier whose mean loss is more than twice
 that of one answer to all samples, the frequencies of the classes. With exact gradients, such a network takes 0.6 W or
-0.1 LSB, which is more: the walk says little about it, and deep networks go silent at the highest rate (VWW's, which
-learns another task at 0.05 and 0.1 LSB, and not at 0.2).
+0.1 LSB, which is more, and 0.1 LSB if the budget does not pay for the longest measurement: the walk says little about
+it, and deep networks go silent at the highest rate (VWW's, which learns another task at 0.05 and 0.1 LSB, and not at
+0.2).
 """
 
 from __future__ import annotations
@@ -96,12 +97,15 @@ def with_measured_rate(
         return settings, steps, 0.0
     longest = _LONGEST_OF_WEIGHTS if of_weights else _LONGEST
     by_exact = settings.tasks == (settings.exact,)
-    borne = _borne(walks, longest, by_exact)
+    affords = budget is None or budget >= walks.most(1 + _HALVINGS)
+    borne = _borne(walks, longest, by_exact and affords)
     if budget is not None:
         most = most_budget_steps(settings, len(data), careful=borne < longest)
         steps = max(1, min(steps, most, costs.affordable(budget - walks.equivalents, len(data))))
     rate = settings.chosen_rate(steps, max(1, len(runtime.metadata.blocks)))
-    if borne < longest:
+    if by_exact and not walks.knows and not affords:
+        rate = _LEAST_OF_LOST
+    elif borne < longest:
         if by_exact:
             rate = max(_SHARE_OF_EXACT * borne, 0.0 if walks.knows else _LEAST_OF_LOST)
         else:
