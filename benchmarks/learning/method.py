@@ -27,6 +27,8 @@ class Method:
             budget includes the probes.
         probe_epochs: of each probe.
         recalibrate: whether the model is recalibrated with the samples that it adapts on, before.
+        chosen: whether the way to train is chosen on held-out samples, as by `tflm-zo train` without options. The
+            budget does not count.
     """
 
     summary: str
@@ -43,3 +45,4 @@ class Method:
     choose_block: int = 0
     probe_epochs: int = 1
     recalibrate: bool = False
+    chosen: bool = False

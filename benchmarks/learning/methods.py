@@ -28,7 +28,8 @@ _SMALL_HEAD = {"exact.last": 1, "learning_rate": 0.03}
 
 
 METHODS: dict[str, Method] = {
-    "node": Method("node perturbation, strictly zeroth-order (the default)", "node"),
+    "chosen": Method("the way that `tflm-zo train` chooses without options", "exact", chosen=True),
+    "node": Method("node perturbation, strictly zeroth-order", "node"),
     "node-exact": Method("node perturbation, exact head", "node", settings={"exact.last": 1}),
     "node-all": Method("node perturbation of weights and biases", "node", settings={"parameters": "all"}),
     "node-biases": Method(
@@ -141,6 +142,8 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
         return int8_backpropagation.adapt(task, budget, seed, int8_backpropagation.Settings(rule=method.integer))
     if not method.algorithm:
         return _backpropagate(task, x, y, budget, seed, method.frozen_norm)
+    if method.chosen:
+        return _chosen(task, x, y)
     from tflm_zo import inject, recalibrate
     from tflm_zo.training import Trainer, algorithm, inject_settings
     from tflm_zo.training.setting_texts import changed
@@ -177,6 +180,29 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
         "steps": trainer.step,
         "rate": trainer.measured_rate,
         "equivalents": probes + history.equivalents,
+    }
+
+
+def _chosen(task: Task, x: Any, y: Any) -> dict[str, Any]:
+    import tflm_zo as zo
+
+    plain = load_model(task.model)
+    if task.keras is not None:
+        plain = with_old_statistics(plain, task.keras, task.calibration)
+
+    def accuracy(model: Any, part: Any) -> float:
+        return 100 * (zo.evaluate(model, *part).accuracy or 0.0)
+
+    found = zo.adapt(plain, x, y)
+    assert found.choice is not None
+    return {
+        "before": accuracy(plain, task.test),
+        **_accuracies(task, lambda part: accuracy(found.model, part)),
+        "steps": found.trainer.step,
+        "rate": found.choice.best.candidate.rate,
+        "start": found.choice.best.candidate.start,
+        "way": found.choice.best.candidate.rung,
+        "equivalents": found.choice.equivalents + found.trainer.equivalents,
     }
 
 
