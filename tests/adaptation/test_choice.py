@@ -93,7 +93,7 @@ def test_few_samples_are_held_out_more_often() -> None:
 
 def trial(losses: Any, hits: Any = None, steps: int = 1) -> Trial:
     model = load_model(MODELS["small_cnn"]())
-    way = Candidate(AS_IS, "exact gradients", algorithms.exact(), model, None)
+    way = Candidate(AS_IS, "exact gradients", algorithms.exact(), model)
     return Trial(way, steps, np.array(losses, float), None if hits is None else np.array(hits, float))
 
 

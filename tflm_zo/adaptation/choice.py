@@ -21,12 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import ConversionError, Model, read_metadata
-from ..converters.selections import Last
 from ..converters.settings import InjectChanges
 from ..data import Data, DataWarning
 from ..io.errors import SettingsError
 from ..runtime import Runtime
-from ..training import Exact, Nodes, Settings, Trainer, algorithms, inject_for
+from ..training import Settings, Trainer, algorithms, inject_for
 from ..training.algorithms import with_fitting_minibatch
 from ..training.evaluation import losses_of
 from ..training.rate import with_measured_rate
@@ -38,15 +37,11 @@ _LOST: Final = 2.0
 _HIGHEST: Final = 1.0
 
 
-def _head() -> Settings:
-    return dataclasses.replace(algorithms.node(), tasks=(Nodes(), Exact(last=1)), layers=Last(1))
-
-
 #: The ladder: settings of each rung by its name, the one that takes the most memory first.
 RUNGS: Final[Mapping[str, Callable[[], Settings]]] = {
     "exact gradients": algorithms.exact,
     "nodes": algorithms.node,
-    "last layer, exact": _head,
+    "last layer, exact": algorithms.last_layer,
     "weights": algorithms.weight,
 }
 AS_IS, RECALIBRATED = "as is", "recalibrated"
@@ -67,7 +62,11 @@ class Candidate:
     rung: str  # a key of RUNGS; "": none, the model is not trained
     settings: Settings  # of the run
     zo: Model  # the ZO model of the run
-    rate: float | None  # learning rate at the first step, LSB
+
+    @property
+    def rate(self) -> float | None:
+        """Learning rate at the first step, LSB; None: it is not measured yet."""
+        return self.settings.learning_rate
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,7 @@ class Contest:
         length = length_of()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # of missing classes: the whole of the samples matters
-            before, *recalibrated = [self._trial(dataclasses.replace(c, rung="", rate=None), 0) for c in highest]
+            before, *recalibrated = [self._trial(dataclasses.replace(c, rung=""), 0) for c in highest]
             unchanged = min([before, *(t for t in recalibrated if not t.harms(before))], key=lambda t: t.loss)
             for candidates in every.values():
                 best = self._best(candidates, length)
@@ -184,7 +183,7 @@ class Contest:
         zo = inject_for(model, settings, **self._inject)
         settings = with_fitting_minibatch(settings, read_metadata(zo))
         self._load(zo, settings)  # which says whether the settings fit the model
-        return Candidate(start, rung, settings, zo, None)
+        return Candidate(start, rung, settings, zo)
 
     def _measured(self, candidate: Candidate) -> Candidate:
         settings, data = candidate.settings, self._pairs[0][0]
@@ -192,7 +191,7 @@ class Contest:
         trainer = self._load(candidate.zo, settings)
         found, _, cost = with_measured_rate(trainer.runtime, trainer.model, settings, data, steps_of(settings, 2**13))
         self._equivalents += cost
-        return dataclasses.replace(candidate, settings=found, rate=found.learning_rate)
+        return dataclasses.replace(candidate, settings=found)
 
     def _trial(self, candidate: Candidate, samples: float) -> Trial:
         """Trains on each part's other samples, so many of them, and measures the held-out ones."""
@@ -226,7 +225,7 @@ class Contest:
             known = best.candidate
             while (rate := best.candidate.rate) is not None and factor * rate <= _HIGHEST:
                 settings = dataclasses.replace(known.settings, learning_rate=factor * rate)
-                trial = self._trial(dataclasses.replace(known, settings=settings, rate=factor * rate), samples)
+                trial = self._trial(dataclasses.replace(known, settings=settings), samples)
                 if not trial.beats(best, 1.0):
                     break
                 best = trial

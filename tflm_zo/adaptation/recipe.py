@@ -230,6 +230,10 @@ def adapt(
     elif recalibration is not None:
         observer.on_recalibrated(recalibration)
     source = models[start]
+    if refits:
+        keep = "last"
+    if validation_split is None:
+        validation_split = "auto" if validation_data is None and keep == "best" else 0.0
     diverged = False
     for attempt in range(_ATTEMPTS):
         length = {"epochs": epochs, "steps": steps, "start": start if chooses else None, MEASURED_RATE: "auto"}
@@ -238,9 +242,6 @@ def adapt(
         if resume and zo_model is not None:
             zo = of_resumed_run(zo, zo_model)
         trainer = Trainer(zo, found.settings, runtime=runtime, threads=threads, workers=workers)
-        if validation_split is None:
-            alone = validation_data is None and keep == "best" and not refits
-            validation_split = "auto" if alone else 0.0
         data = RunData.of(
             trainer.runtime,
             x,
@@ -252,8 +253,6 @@ def adapt(
         )
         if epochs is None and steps is None and budget is None:
             epochs = usual_epochs(found.settings, len(data.train))
-        if refits:
-            keep = "last"
         trained = trained_layers(zo, trainer.settings)
         result = Adaptation(
             model=source,

@@ -26,7 +26,7 @@ from ..training.injection import inject_plain, inject_settings
 from ..training.lowering import LoweredRun
 from ..training.model_fit import check_model
 from ..training.settings import Settings
-from ..training.tasks import Exact, Nodes
+from ..training.tasks import Exact
 from ..training.trained_layers import TrainedLayers, trained_layers
 
 _MINIBATCHES = (8, 4, 2, 1)  # the default of runs, and what `firmware --ram` reduces it to
@@ -122,7 +122,7 @@ def _by_exact_tail(models: _Models) -> Iterator[Way]:
 
 
 def _last_layer(models: _Models) -> Iterator[Way]:
-    settings = dataclasses.replace(algorithms.node(), tasks=(Nodes(), Exact(last=1)), layers=Last(1))
+    settings = algorithms.last_layer()
     options = ("exact.last=1", "layers=last:1")
     yield from _layerwise(models, settings, "last layer, exact", options, better=2)
 

@@ -147,6 +147,11 @@ def exact(**run: Unpack[RunSettings]) -> Settings:
     return _settings("exact", Exact(last="all", parameters="all"), run=run, batch_size=1)
 
 
+def last_layer() -> Settings:
+    """The last layer alone has its exact gradient; see `node` with ``Exact(last=1)``. It has no name of its own."""
+    return dataclasses.replace(node(), tasks=(Nodes(), Exact(last=1)), layers=Last(1))
+
+
 def elastic_zo(*, last: int = 1, **run: Unpack[RunSettings]) -> Settings:
     """The weights of the first layers are perturbed together, and the last layers have their exact gradients
     (ElasticZO).

@@ -42,11 +42,7 @@ uint32_t zo_node_scratch_values(const zo_node_layer* layer) { return zo_node_row
 
 /* --- Step ---------------------------------------------------------------------- */
 
-#if ZO_WITH_EXACT_TASKS
-static int knows_errors(const zo_node_step* step) { return step->per_error.mantissa != 0u; }
-#else
-static int knows_errors(const zo_node_step* step) { return (void)step, 0; }
-#endif
+static int knows_errors(const zo_node_step* step) { return ZO_WITH_EXACT_TASKS && step->per_error.mantissa != 0u; }
 
 /* Mean of G^2 in the unit of errors before their shift, of errors of 1 if their size is known. */
 static zo_scale mean_square(const update* u, uint64_t sum) {
