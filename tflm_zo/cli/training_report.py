@@ -115,6 +115,7 @@ class ToldRun(Observer):
     def __init__(self, files: Files, loss_output: str | None, held_out: float | None, *, force: bool) -> None:
         self._files, self._loss_output, self._held_out, self._force = files, loss_output, held_out, force
         self._shown: Status | None = None
+        self._begun = False  # whether a run has begun, which another one may repeat
 
     def close(self) -> None:
         """Stops the waiting line."""
@@ -166,6 +167,9 @@ class ToldRun(Observer):
     def on_train_begin(self, progress: RunProgress) -> None:
         """Stops the waiting line, and prints the trained layers, the rate and the remaining budget."""
         self._show(None)
+        if self._begun:
+            return
+        self._begun = True
         if self._files.zo_model is not None:
             say_loss_output(progress.model, self._loss_output)
         for sentence in self._sentences:
