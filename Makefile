@@ -25,10 +25,10 @@ FUZZ_RUNS ?= -1
 PY := $(VENV)/bin/python
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(shell find ops -type f ! -name README.md)
-C_SOURCES := $(shell find ops tests examples -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
+C_SOURCES := $(shell find ops tests examples benchmarks -name '*.[ch]' -o -name '*.cc' 2>/dev/null)
 PYTHON_SOURCES := $(wildcard tflm_zo converters tests examples benchmarks docs)
 # All but benchmarks/pretraining, which has a module of the same name as benchmarks/learning.
-MYPY_SCRIPTS := tests examples docs $(wildcard benchmarks/*.py) benchmarks/harness benchmarks/learning benchmarks/numpy_simulation
+MYPY_SCRIPTS := tests examples docs $(wildcard benchmarks/*.py) benchmarks/harness benchmarks/alternatives benchmarks/learning benchmarks/numpy_simulation
 
 .PHONY: all demo test test-main test-slow test-tflite-runtime test-c firmware-test fuzz fuzz-core fuzz-core-build fuzz-files fuzz-corpus lint format docs docs-links bench wheel clean
 all: test
