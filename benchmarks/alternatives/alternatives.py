@@ -28,7 +28,7 @@ __all__ = ["ALTERNATIVES", "FAMILIES", "Alternative", "Family", "Target"]
 
 @dataclass(frozen=True)
 class Family:
-    """Tasks with the same network: settings are chosen on some of them and measured on the others."""
+    """Tasks with the same network: settings are chosen on validation samples of some and measured on the targets."""
 
     label: str
     chosen_on: tuple[str, ...]
@@ -43,6 +43,7 @@ FAMILIES = {
     "watch": Family("watch (Conv1D)", _numbered("watch", 4, 5, 6), _numbered("watch", 7, 8, 9)),
     "speech": Family("speech (DS-CNN)", _numbered("speech", 21, 22, 24, 26), _numbered("speech", 23, 25, 27)),
     "gas": Family("gas (dense)", _numbered("gas", 5), _numbered("gas", 4, 6, 8)),
+    "mnist": Family("rotated MNIST (LeNet-5)", ("rotated",), ("rotated",)),
 }
 
 
@@ -194,12 +195,12 @@ def _aifes(network: FloatNetwork, target: Target) -> Sources:
 
 ALTERNATIVES: dict[str, Alternative] = {
     "backpropagation": Alternative(
-        "backpropagation in float32 through the whole network, plain C",
+        "backpropagation in float32, plain C",
         lambda target: _backpropagation(target.network),
         whole=True,
     ),
     "aifes": Alternative(
-        "backpropagation in float32 through the whole network, AIfES",
+        "backpropagation in float32, AIfES",
         lambda target: _aifes(target.network, target),
         whole=True,
         families=("gas",),

@@ -184,6 +184,7 @@ def int8_model(model: Model) -> str:
     data = ", ".join(map(str, model.to_bytes()))
     added = "".join(f"  resolver.{name};\n" for name in names)
     return (
+        '#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"\n'
         f"alignas(16) static constexpr unsigned char kModel[] = {{{data}}};\n"
         f"using Resolver = tflite::MicroMutableOpResolver<{len(names)}>;\n"
         f"static void AddOperators(Resolver& resolver) {{\n{added}}}\n"

@@ -3,10 +3,11 @@
 
     python benchmarks/alternatives/learning_curves.py [--families watch …] [--methods backpropagation …]
 
-Families of tasks are those of real sensors; the alternatives are in alternatives.py, with one line each in
---list. Their C code runs on this machine (device_costs.py compares it with an emulated core). Each length of a run
-has a schedule of its own: the rate falls to 0. Rates are chosen by length on the tasks that chose the package's
-defaults, never on the targets. Nearest neighbours keep a part of the samples.
+Families of tasks are those of real sensors, and rotated MNIST. The alternatives are in alternatives.py, with one line
+each in --list. Their C code runs on this machine (device_costs.py compares it with an emulated core). Each length of a
+run has a schedule of its own: the rate falls to 0. Rates are chosen by length on the tasks that chose the package's
+defaults, and on their validation samples, never on the targets' test samples. Nearest neighbours keep a part of the
+samples. After the longest run, the network of backpropagation.c is also converted to int8 and measured (int8).
 
 Every row is a line in --results as soon as it is known; a later call resumes from there. AIFES_DIR and
 CMSIS_DSP_DIR are checkouts of github.com/Fraunhofer-IMS/AIfES_for_Arduino and github.com/ARM-software/CMSIS-DSP;
@@ -27,6 +28,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from alternatives import ALTERNATIVES, FAMILIES, Alternative, Target
 from harness import progress
+from int8_conversion import int8_accuracy
 from learners import Learner, host_learner, missing_compiler, order, train
 from task import Labelled
 
@@ -45,12 +47,21 @@ def read(path: Path) -> list[Row]:
 
 
 class Run:
-    """A target with a learner that was built for it."""
+    """A target with a learner that was built for it.
 
-    def __init__(self, name: str, method: Alternative, folder: Path, work: Path) -> None:
+    Args:
+        name: of the task.
+        part: samples that are measured, "validation" or "test".
+        method: the alternative.
+        folder: for the learner.
+        work: folder of pre-trained models.
+    """
+
+    def __init__(self, name: str, part: str, method: Alternative, folder: Path, work: Path) -> None:
         target = Target(name, work)
+        self.target = target
         self.adapt: Labelled = target.task.adapt
-        self.test: Labelled = target.task.test
+        self.test: Labelled = getattr(target.task, part)
         sizes = (target.network if method.whole else target.last).sizes
         if not method.whole:
             self.adapt, self.test = target.embeddings(self.adapt), target.embeddings(self.test)
@@ -69,6 +80,12 @@ class Run:
             self.learner.train(self.learner.prepared(x)[chosen], y[chosen], [0.0] * steps)
         return self.learner.accuracy(*self.test)
 
+    def int8_accuracy(self) -> float:
+        """Converts the trained network of backpropagation.c to int8, and measures that."""
+        network = self.target.network
+        weights = self.learner.weights(len(network.weights)).copy()
+        return int8_accuracy(network, weights, self.target.task)
+
 
 def measure(family: str, name: str, work: Path, results: Path, lengths: list[int]) -> None:
     """Measures the missing rows of a method, and appends them to the results."""
@@ -79,24 +96,19 @@ def measure(family: str, name: str, work: Path, results: Path, lengths: list[int
     if not wanted:
         return
     with tempfile.TemporaryDirectory() as folder, open(results, "a", encoding="utf-8") as out:
-        runs = {
-            task: Run(task, method, Path(folder) / task, work)
-            for task in (*(() if method.neighbours else tasks.chosen_on), *tasks.targets)
-        }
+        chosen_on = () if method.neighbours else tasks.chosen_on
+        tried = [Run(task, "validation", method, Path(folder) / f"{task}-tried", work) for task in chosen_on]
+        runs = {task: Run(task, "test", method, Path(folder) / task, work) for task in tasks.targets}
         with progress(f"{family}, {name}", len(wanted)) as advance:
             for step in wanted:
-                rate = (
-                    0.0
-                    if method.neighbours
-                    else _best_rate([runs[t] for t in tasks.chosen_on], int(step), RATES[method.whole])
-                )
-                for task in tasks.targets:
-                    run = runs[task]
+                rate = _best_rate(tried, int(step), RATES[method.whole]) if tried else 0.0
+                for task, run in runs.items():
                     count = round(float(step[:-1]) / 100 * len(run.adapt[1])) if method.neighbours else int(step)
-                    row = {"family": family, "method": name, "task": task, "step": step, "samples": count}
-                    stored = len(run.adapt[1])
-                    out.write(json.dumps({**row, "stored": stored, "rate": rate, "test": run.accuracy(count, rate)}))
-                    out.write("\n")
+                    row: Row = {"family": family, "method": name, "task": task, "step": step, "samples": count}
+                    row |= {"stored": len(run.adapt[1]), "rate": rate, "test": run.accuracy(count, rate)}
+                    if name == "backpropagation" and step == steps[-1]:
+                        row["int8"] = run.int8_accuracy()
+                    out.write(json.dumps(row) + "\n")
                 out.flush()
                 advance(1)
 

@@ -11,7 +11,6 @@
 
 #include "int8_model.h"
 #include "tensorflow/lite/micro/micro_interpreter.h"
-#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
 #include "tensorflow/lite/schema/schema_generated.h"
 
 // The whole array is reserved; programs print how much of it is spare.
