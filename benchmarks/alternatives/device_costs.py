@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What tflm_zo and its alternatives take on an emulated Cortex-M4: RAM, flash and instructions.
+"""What tflm_zo and its alternatives take on an emulated core, a Cortex-M4: RAM, flash and instructions.
 
     TFLM_DIR=path/to/tflite-micro python benchmarks/alternatives/device_costs.py [--families watch …]
 
@@ -14,6 +14,9 @@ is int8. The emulator counts every instruction, of real samples.
 
 A learner's scores after some steps must be those of the same code on this machine, within 1e-5. Samples lie in
 flash and do not count as RAM, but for stored embeddings. The C compiler has -O2 and may fuse products and sums.
+
+--library names another core's library of TFLM, by core and kernels. A Cortex-M0+ has no floating point: the
+compiler's library computes it.
 
 The rows go to --results, a line each; a later call resumes from there. AIFES_DIR, CMSIS_DSP_DIR and TFLM_ZO_DATA are
 as for learning_curves.py.
@@ -52,11 +55,10 @@ from tflm_zo.firmware import generate_firmware
 from tflm_zo.training import Settings, algorithms, inject_settings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from cortex_m.emulator import CORES, COUNTING_SOURCE, compile_objects, counting_flags, link, run
+from cortex_m.emulator import CORES, COUNTING_SOURCE, Core, compile_objects, counting_flags, link, run
 from tflm_checkout.firmware_build import LIBRARIES, Library
 
 Row = dict[str, Any]
-CORE = CORES["cortex-m4"]
 #: Samples of the alternatives' programs, and the rate at which they are trained.
 SAMPLES, RATE = 8, 0.003
 #: The ways of tflm_zo, by their names in learning/compare.py.
@@ -136,28 +138,28 @@ def _flags(sources: Sources, folder: Path) -> list[str]:
 
 
 def counted(
-    sources: Sources, main: str, folder: Path, link_flags: Sequence[str] = ()
+    core: Core, sources: Sources, main: str, folder: Path, link_flags: Sequence[str] = ()
 ) -> tuple[dict[str, list[int]], Path]:
     """Builds a program in a folder and runs it. Returns its output by first word, and its file."""
     folder.mkdir()
     sources.write_headers(folder)
-    objects = compile_objects(CORE, [COUNTING_SOURCE], folder / "counting", ["-O2", *counting_flags(CORE)])
-    objects += compile_objects(CORE, [*sources.files, SOURCES / main], folder / "objects", _flags(sources, folder))
-    built = link(CORE, objects, folder / "program", link_flags)
+    objects = compile_objects(core, [COUNTING_SOURCE], folder / "counting", ["-O2", *counting_flags(core)])
+    objects += compile_objects(core, [*sources.files, SOURCES / main], folder / "objects", _flags(sources, folder))
+    built = link(core, objects, folder / "program", link_flags)
     found: dict[str, list[int]] = {}
-    for line in run(CORE, built, counting=True, timeout=900).splitlines():
+    for line in run(core, built, counting=True, timeout=900).splitlines():
         word, _, value = line.partition(" ")
         found.setdefault(word, []).append(int(value))
     return found, built
 
 
-def whole(method: Alternative, target: Target, folder: Path) -> Row:
+def whole(method: Alternative, target: Target, core: Core, folder: Path) -> Row:
     """Measures a learner that trains the whole network, without TFLM."""
     x, y = target.task.adapt[0][:SAMPLES].astype(np.float32), target.task.adapt[1][:SAMPLES]
     sources = method.sources(target)
     header = samples_header(x, y, CLASSES=target.network.classes)
     sources = dataclasses.replace(sources, headers={**sources.headers, "samples.h": header})
-    found, built = counted(sources, "whole_program.c", folder)
+    found, built = counted(core, sources, "whole_program.c", folder)
     learner = host_learner(sources, folder / "host", x[0].size, target.network.classes)
     prepared = learner.prepared(x)
     learner.train(prepared, y, [RATE] * len(y))
@@ -196,7 +198,7 @@ def _with_tflm(sources: Sources, library: Library) -> tuple[Sources, list[str]]:
     checkout = Path(os.environ["TFLM_DIR"])
     downloads = checkout / "tensorflow" / "lite" / "micro" / "tools" / "make" / "downloads"
     folders = checkout, downloads / "flatbuffers" / "include", downloads / "gemmlowp", downloads / "ruy"
-    flags = ("-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS", "-DCMSIS_NN")
+    flags = ["-DTF_LITE_STATIC_MEMORY", "-DTF_LITE_STRIP_ERROR_STRINGS", *(["-DCMSIS_NN"] if library.cmsis_nn else [])]
     made = dataclasses.replace(sources, flags=(*sources.flags, *(f"-isystem{f}" for f in folders), *flags))
     return made, [str(library.path)]
 
@@ -206,7 +208,7 @@ def inference(target: Target, library: Library, folder: Path) -> Row:
     x, y = target.inputs(target.task.adapt[0][:1]), target.task.adapt[1][:1]
     sources = Sources((), {"samples.h": samples_header(x, y), "int8_model.h": int8_model(target.model)})
     sources, link_flags = _with_tflm(sources, library)
-    found, built = counted(sources, "inference_program.cc", folder, link_flags)
+    found, built = counted(CORES[library.core], sources, "inference_program.cc", folder, link_flags)
     return _costs(found, built, x.nbytes + len(y))
 
 
@@ -222,7 +224,7 @@ def embedded(method: Alternative, target: Target, library: Library, folder: Path
         header += "#define LEARNER_STORES\n"
     headers = {**sources.headers, "samples.h": header, "int8_model.h": int8_model(cut)}
     with_tflm, link_flags = _with_tflm(dataclasses.replace(sources, headers=headers), library)
-    found, built = counted(with_tflm, "embedding_program.cc", folder, link_flags)
+    found, built = counted(CORES[library.core], with_tflm, "embedding_program.cc", folder, link_flags)
     part = target.embeddings((target.task.adapt[0][:SAMPLES], y))
     if not method.neighbours:
         part = target.real(part)
@@ -258,19 +260,22 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=methods, default=list(methods), metavar="METHOD")
     parser.add_argument("--work", type=Path, default=Path("build/learning"), help="folder of learning/compare.py")
     parser.add_argument("--results", type=Path, default=Path("build/alternatives/device.jsonl"))
+    names = [one.name for one in LIBRARIES if one.core.startswith("cortex")]
+    parser.add_argument("--library", choices=names, default="cortex-m4-cmsis_nn", metavar="LIBRARY")
     arguments = parser.parse_args()
-    libraries = built_libraries(parser, [one for one in LIBRARIES if one.name == "cortex-m4-cmsis_nn"])
+    libraries = built_libraries(parser, [one for one in LIBRARIES if one.name == arguments.library])
     if not libraries:
         sys.exit(1)
     arguments.results.parent.mkdir(parents=True, exist_ok=True)
     lines = arguments.results.read_text().splitlines() if arguments.results.exists() else []
-    done = {(row["family"], row["method"]) for row in map(json.loads, lines)}
+    core = libraries[0].core
+    done = {(row["family"], row["method"]) for row in map(json.loads, lines) if row["core"] == core}
     wanted = [(f, m) for f in arguments.families for m in arguments.methods if (f, m) not in done]
     with progress("measuring", len(wanted)) as advance, open(arguments.results, "a", encoding="utf-8") as out:
         for family, name in wanted:
             row = _measured(family, name, arguments.work, libraries[0])
             if row is not None:
-                out.write(json.dumps({"family": family, "method": name, **row}) + "\n")
+                out.write(json.dumps({"family": family, "method": name, "core": core, **row}) + "\n")
                 out.flush()
             advance(1)
 
@@ -289,7 +294,11 @@ def _measured(family: str, name: str, work: Path, library: Library) -> Row | Non
         if why := method.why_not():
             print(f"{family}, {name}: {why}", file=sys.stderr)
             return None
-        return whole(method, target, place) if method.whole else embedded(method, target, library, place)
+        return (
+            whole(method, target, CORES[library.core], place)
+            if method.whole
+            else embedded(method, target, library, place)
+        )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tflm_zo.converters.model import Model, Operator, Tensor
 from tflm_zo.converters.model.schema import BuiltinOperator as B
 
-__all__ = ["FloatNetwork", "UnsupportedError", "embedding_model", "last_layer", "network_data"]
+__all__ = ["FloatNetwork", "UnsupportedError", "embedding_model", "last_layer", "network_data", "network_sizes"]
 
 Array = NDArray[np.float32]
 _SAME, _RELU = 0, 1
@@ -244,8 +244,28 @@ def _blocks(network: FloatNetwork) -> tuple[list[_Block], dict[int, _Block]]:
     return activations, errors
 
 
+def network_sizes(network: FloatNetwork) -> dict[str, int]:
+    """Returns the sizes of network_data.h: of the arena, the weights and a patch, floats, and others."""
+    return _sizes_and_layers(network)[0]
+
+
 def network_data(network: FloatNetwork) -> str:
     """Returns network_data.h: the network's layers, places in its arena, initial weights."""
+    sizes, lines = _sizes_and_layers(network)
+    return "\n".join(
+        [
+            *(f"#define NETWORK_{name} {value}" for name, value in sizes.items()),
+            "static const layer kLayers[NETWORK_LAYERS] = {",
+            *lines,
+            "};",
+            f"static const float kInitialWeights[NETWORK_WEIGHTS] = {{{floats(network.weights)}}};",
+            "",
+        ]
+    )
+
+
+def _sizes_and_layers(network: FloatNetwork) -> tuple[dict[str, int], list[str]]:
+    """Plans the arena. Returns the sizes, and the layers as C."""
     activations, errors = _blocks(network)
     arena = _planned([*activations, *errors.values()])
     written: set[int] = set()
@@ -287,16 +307,7 @@ def network_data(network: FloatNetwork) -> str:
         "LOGITS_ERROR": errors[logits].place,
         "CLASSES": network.classes,
     }
-    return "\n".join(
-        [
-            *(f"#define NETWORK_{name} {value}" for name, value in sizes.items()),
-            "static const layer kLayers[NETWORK_LAYERS] = {",
-            *lines,
-            "};",
-            f"static const float kInitialWeights[NETWORK_WEIGHTS] = {{{floats(network.weights)}}};",
-            "",
-        ]
-    )
+    return sizes, lines
 
 
 def floats(values: Array) -> str:

@@ -90,7 +90,7 @@ def _by_length(found: Iterable[tuple[Any, str, float, float]], targets: tuple[st
 def lines(family: str, curves: list[Row], device: list[Row], ours: list[Row]) -> list[Line]:
     """Returns the methods of a family for which there are costs and runs."""
     targets = FAMILIES[family].targets
-    costs = {row["method"]: row for row in device if row["family"] == family}
+    costs = {row["method"]: row for row in device if (row["family"], row["core"]) == (family, "cortex-m4")}
     made = []
     for method, own in costs.items():
         if method in OURS:
@@ -139,6 +139,19 @@ def table(own: list[Line]) -> list[str]:
     return made
 
 
+def core_table(device: list[Row]) -> list[str]:
+    """Returns the table of a sample's instructions on several cores, for whole networks."""
+    cores = sorted({row["core"] for row in device})
+    made = [f"| network | method | {' | '.join(cores)} |", "| --- | --- |" + " ---: |" * len(cores)]
+    for family in FAMILIES:
+        for method in ("exact", "backpropagation"):
+            own = {r["core"]: r for r in device if (r["family"], r["method"]) == (family, method)}
+            if set(own) == set(cores):
+                counts = (f"{own[core]['train']:,.0f}" for core in cores)
+                made.append(f"| {FAMILIES[family].label} | {label(method)} | {' | '.join(counts)} |")
+    return made
+
+
 def energy_table(families: dict[str, list[Line]], boards: dict[str, Row]) -> list[str]:
     """Returns the table of joules of the run that reaches 98 % of the best accuracy."""
     columns = [f"{family}, {boards[name]['short']}" for family in families for name in boards]
@@ -183,8 +196,11 @@ def main() -> None:
     for family, own in families.items():
         print(f"\n### {FAMILIES[family].label}\n", *table(own), sep="\n")
         for row in device:
-            if (row["family"], row["method"]) == (family, "inference"):
+            if (row["family"], row["method"], row["core"]) == (family, "inference", "cortex-m4"):
                 print(f"\ninference alone: {row['ram']:,} B, {row['flash']:,} B, {row['predict']:,.0f} instructions")
+        if int8 := [row["int8"] for row in curves if row["family"] == family and "int8" in row]:
+            print(f"\nbackpropagation in float32, converted to int8: {statistics.mean(int8):.1f} %")
+    print("\n### Cores\n", *core_table(device), sep="\n")
     boards = tomllib.loads(Path(__file__).with_name("boards.toml").read_text(encoding="utf-8"))
     print("\n### Energy\n", *energy_table(families, boards), sep="\n")
 

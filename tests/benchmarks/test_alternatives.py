@@ -166,8 +166,25 @@ def test_blocks_of_a_plan_do_not_overlap(alternatives: Any) -> None:
 def test_a_table_has_the_instructions_to_an_accuracy(alternatives: Any) -> None:
     report = alternatives.report
     device = [
-        {"family": "gas", "method": "head", "ram": 1000, "flash": 2000, "train": 10, "embed": 100, "predict": 5},
-        {"family": "gas", "method": "exact", "ram": 3000, "flash": 4000, "train": 300, "minibatch": 2},
+        {
+            "family": "gas",
+            "method": "head",
+            "core": "cortex-m4",
+            "ram": 1000,
+            "flash": 2000,
+            "train": 10,
+            "embed": 100,
+            "predict": 5,
+        },
+        {
+            "family": "gas",
+            "method": "exact",
+            "core": "cortex-m4",
+            "ram": 3000,
+            "flash": 4000,
+            "train": 300,
+            "minibatch": 2,
+        },
     ]
     curves = [
         {"family": "gas", "method": "head", "task": f"gas-{n}", "step": str(s), "samples": s, "stored": 40, "test": a}
