@@ -1,6 +1,7 @@
 """The choice of the way to train: held-out parts, trials, and the run of the winner on all samples."""
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 import tflm_zo as zo
 from helpers.commands import invoke
 from helpers.models import MODELS
-from tflm_zo.adaptation.choice import AS_IS, Candidate, Choice, Contest, Trial
+from tflm_zo.adaptation.choice import AS_IS, Candidate, Choice, Contest, Trial, groups_of
 from tflm_zo.adaptation.parts import Parts, overlap
 from tflm_zo.adaptation.recipe import Observer
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.data import Data, DataError
+from tflm_zo.planner.ways import ways
 from tflm_zo.training import Trainer, algorithms
 
 LOSS = read_metadata(zo.inject(load_model(MODELS["small_cnn"]()))).known_loss
@@ -93,8 +95,8 @@ def test_few_samples_are_held_out_more_often() -> None:
 
 def trial(losses: Any, hits: Any = None, steps: int = 1) -> Trial:
     model = load_model(MODELS["small_cnn"]())
-    way = Candidate(AS_IS, "exact gradients", algorithms.exact(), model)
-    return Trial(way, steps, np.array(losses, float), None if hits is None else np.array(hits, float))
+    candidate = Candidate(AS_IS, None, algorithms.exact(), {}, model)
+    return Trial(candidate, steps, np.array(losses, float), None if hits is None else np.array(hits, float))
 
 
 def test_standard_errors_are_of_paired_losses() -> None:
@@ -105,11 +107,15 @@ def test_standard_errors_are_of_paired_losses() -> None:
     assert trial(hard).beats(noisy) and not trial(hard).beats(noisy, 1.0)
 
 
-def test_fewer_right_answers_are_harm() -> None:
-    before = trial([1.0, 1.0], [1, 0], steps=0)
-    assert trial([0.5, 0.5], [0, 0]).harms(before)
-    assert trial([1.5, 1.0], [1, 1]).harms(before)
-    assert not trial([0.5, 1.0], [1, 0]).harms(before)
+def test_harm_is_more_than_chance() -> None:
+    right, wrong = np.ones(40), np.zeros(40)
+    before = trial(right, right, steps=0)
+    for lost, harms in ((0, False), (2, False), (3, True), (40, True)):
+        hits = np.where(np.arange(40) < lost, wrong, right)
+        assert trial(right, hits).harms(before) == harms
+        assert trial(right + 1 - hits).harms(trial(right)) == harms
+    noise = np.random.default_rng(0).normal(size=40)
+    assert not trial(right + noise - noise.mean() + 0.01).harms(before)
 
 
 # --- runs -------------------------------------------------------------------------------------------------
@@ -150,7 +156,7 @@ def test_nothing_that_is_worse_is_handed_over(model: Path) -> None:
     assert not Path("run.zolog").exists() and not Path("run.zo.tflite").exists()
     assert found.choice is not None
     tried = {t.candidate.rung for t in found.choice.trials}
-    assert tried == {"", "exact gradients", "nodes", "last layer, exact", "weights"}
+    assert tried == {"no training", "exact gradients", "nodes", "last layer, exact", "weights", "biases"}
 
 
 def test_forward_passes_alone(model: Path) -> None:
@@ -159,13 +165,72 @@ def test_forward_passes_alone(model: Path) -> None:
     assert "exact gradients" not in {t.candidate.rung for t in found.choice.trials}
 
 
-def test_a_resumed_run_keeps_its_choice(model: Path) -> None:
+def too_small(model: Path) -> int:
+    """The largest RAM that exact gradients of all layers do not fit."""
+    return min(cost.ram for cost in zo.plan(model, ram=1).costs if cost.way.name == "exact gradients") - 1
+
+
+@pytest.mark.parametrize("network", ["small_cnn", "depthwise_separable", "residual"])
+def test_rungs_are_tried_together_where_the_highest_does_not_fit(network: str) -> None:
+    ladder = ways(load_model(MODELS[network]()))
+    first, *rest = groups_of(ladder)
+    assert [way.name for way in first] == ["exact gradients"]
+    assert [[way.name for way in group] for group in rest] == [["nodes"], ["last layer, exact", "weights", "biases"]]
+    limited = groups_of([way for way in ladder if way.name != "exact gradients"])
+    parts = [way for way in ladder if way.name.startswith("exact, last")]
+    if parts:
+        names = [[way.name for way in group] for group in limited]
+        assert names == [list(dict.fromkeys(way.name for way in ladder if way.name != "exact gradients"))]
+    assert all(way.update_bits == 16 for group in (first, *rest, *limited) for way in group)
+
+
+def test_the_way_fits_the_device(model: Path) -> None:
     x, y = learnable(0, 60)
-    whole = zo.adapt(model, x, y, log="run.zolog", zo_model="run.zo.tflite")
+    limit = too_small(model)
+    found = zo.adapt(model, x, y, ram=limit, log="run.zolog", zo_model="run.zo.tflite")
+    assert found.choice is not None and found.cost is not None
+    tried = {t.candidate.rung for t in found.choice.trials} - {"no training"}
+    assert tried and tried <= {cost.way.name for cost in zo.plan(model, ram=limit).costs if cost.ram <= limit}
+    assert found.cost.ram <= limit and found.cost.way is found.choice.best.candidate.way
+    told = json.loads(invoke("firmware", "run.zo.tflite", "-o", "firmware", "--json").stdout)
+    parts = ("arena", "workspace", "objects", "stack", "library")
+    assert sum(told[f"{part}_bytes"] for part in parts) == found.cost.ram
+    assert told["steps"] == found.trainer.step
+
+
+def test_an_algorithm_takes_its_first_way_that_fits(model: Path) -> None:
+    x, y = learnable(0, 60)
+    whole = zo.adapt(model, x, y, "node", steps=3).trainer
+    least = min(c.ram for c in zo.plan(model).costs if c.way.name == "nodes")
+    found = zo.adapt(model, x, y, "node", ram=least, steps=3)
+    assert found.choice is None and found.cost is not None and found.cost.ram <= least
+    assert (whole.settings.batch_size, found.trainer.settings.batch_size) == (8, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ram": 4000}, "`ram` must be at least [0-9,]* bytes for biases. Received: 4000"),
+        ({"board": "none"}, "`board` must be one of"),
+        ({"ram": 65536, "settings": algorithms.node()}, "`ram` must be left out, since the settings are given"),
+        ({"ram": 65536, "settings": "mezo"}, "`algorithm` must be one of exact, node, weight of the ways"),
+        ({"forward_only": True, "settings": "exact"}, "`algorithm` must be one of node, weight of the ways"),
+    ],
+)
+def test_devices_that_are_refused(model: Path, given: Any, said: str) -> None:
+    with pytest.raises(zo.SettingsError, match=said):
+        zo.adapt(model, *learnable(0, 60), **given)
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_a_resumed_run_keeps_its_choice(model: Path, limited: bool) -> None:
+    x, y = learnable(0, 60)
+    ram = too_small(model) if limited else None
+    whole = zo.adapt(model, x, y, ram=ram, log="run.zolog", zo_model="run.zo.tflite")
     content = Path("run.zolog").read_bytes()
     Path("run.zolog").write_bytes(content[: len(content) * 2 // 3])
     with mock.patch.object(Contest, "run", side_effect=AssertionError):
-        again = zo.adapt(model, x, y, log="run.zolog", zo_model="run.zo.tflite", resume=True)
+        again = zo.adapt(model, x, y, ram=ram, log="run.zolog", zo_model="run.zo.tflite", resume=True)
     assert Path("run.zolog").read_bytes() == content
     assert again.model.to_bytes() == whole.model.to_bytes()
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.commands import invoke, refused, run, wrong_usage
+import tflm_zo as zo
+from helpers.commands import refused, run, wrong_usage
 from helpers.examples import slow_but
 from helpers.firmware_folders import zo_model
 from helpers.models import MODELS
@@ -209,42 +210,38 @@ def ram(*given: Any) -> dict[str, Any]:
     return as_json("plain.tflite", "-o", "out", "--force", *given)
 
 
-@pytest.mark.slow
-def test_what_does_not_fit_is_given_up_the_cheapest_first(files: Path) -> None:
-    np.savez("d.npz", x=RNG.uniform(-1.9, 1.9, (40, 8, 8, 1)), y=np.arange(40) % 4)
-    options = ["--data", "d.npz", "--set", "nodes=*", "--set", "learning-rate=1"]
-    whole = ram(*options)
-    assert whole["given_up"] == [] and len(whole["trains"]["layers"]) == 2
-    seen, bytes_of, limit = list[str](), whole["ram_bytes"], whole["ram_bytes"]
-    while True:
-        result = invoke(*("firmware", "plain.tflite", "-o", "out", "--force", "--json", *options, "--ram", str(limit)))
-        if result.exit_code:
-            assert f"must be at least {bytes_of:,} bytes for" in result.output
-            break
-        found = json.loads(result.stdout)
-        assert found["ram_bytes"] <= limit
+def test_the_first_way_that_fits_is_taken(files: Path) -> None:
+    made = zo.plan("plain.tflite", ram=1)
+    for limit in sorted({cost.ram for cost in made.costs}, reverse=True):
+        best = zo.plan("plain.tflite", ram=limit).best
+        assert best is not None
+        found = ram("--ram", limit, "--set", "learning-rate=0.5")
+        assert (found["algorithm"], found["trains"]["layers"]) == (
+            best.way.settings.algorithm,
+            list(best.way.trained.layers),
+        )
+        assert read_metadata(load_model("out.zo.tflite")).update_bits == best.way.update_bits
         # The folder has the printed sizes.
         assert define(Path("out"), "ZO_WORKSPACE_BYTES") == str(found["workspace_bytes"])
-        bits = read_metadata(load_model("out.zo.tflite")).update_bits
-        assert (bits == 8) == any("16-bit" in said for said in found["given_up"])
-        if not seen or seen[-1] != found["given_up"]:
-            seen.append(found["given_up"])
-        bytes_of, limit = found["ram_bytes"], found["ram_bytes"] - 1
-    assert seen[0] == [] and seen[1] == ["16-bit updates (8 bits, rounded at random)"]
-    assert seen[2][1] == "minibatches of 8 (4)"
-    assert any("the first 1 of 2 layers (fc)" in said for said in seen[-1])
+    forward_only = ram("--forward-only", "--set", "learning-rate=0.5")
+    assert forward_only["algorithm"] == "node"
 
 
 def test_settings_that_are_given_stay(files: Path) -> None:
-    needs = ram("--set", "batch-size=16", "--set", "update-bits=16", "--set", "layers=fc")["ram_bytes"]
-    options = ["--set", "batch-size=16", "--set", "update-bits=16", "--set", "layers=fc"]
-    assert ram("--ram", needs, *options)["given_up"] == []
-    refused(
-        files,
-        *("firmware", "plain.tflite", "-o", "out", "--force", "--ram", str(needs - 1), *options),
-        said=f"must be at least {needs:,} bytes for the run. Received: {needs - 1}. Train fewer layers",
-        last=True,
+    options = ["--algorithm", "poor-mans-training", "--set", "update-bits=16"]
+    needs = ram(*options)["ram_bytes"]
+    assert ram("--ram", needs, *options)["memory_saved_by"] == []
+    least = int(
+        refused(
+            files,
+            *("firmware", "plain.tflite", "-o", "out", "--force", "--ram", "1K", *options),
+            said="bytes for the run",
+        )
+        .split("at least ")[1]
+        .split()[0]
+        .replace(",", "")
     )
+    assert least <= needs
 
 
 def test_names(files: Path) -> None:
@@ -264,7 +261,8 @@ def test_names(files: Path) -> None:
         ("node.zo.tflite --algorithm weight", "Inject the original model with"),
         ("weight.zo.tflite --algorithm node", "`--algorithm` must fit"),
         ("node.zo.tflite --ram some", "`--ram` must be bytes like 262144, 256K or 1M"),
-        ("plain.tflite --ram 4K", "`--ram` must be at least 15,980 bytes for fc with"),
+        ("plain.tflite --ram 4K", "`--ram` must be at least 13,840 bytes for biases. Received: 4096."),
+        ("node.zo.tflite --forward-only", "`--forward-only` must be left out, since the model is a ZO model already"),
         ("weight.zo.tflite --set foo=1", "`foo` must be a setting of algorithm weight: batch-size, learning-rate,"),
         ("weight.zo.tflite --set masked=true", "`--set masked` must be a setting of algorithm weight: batch-size,"),
         ("weight.zo.tflite --set seed=x", "`--set seed` must be an integer. Received: 'x'"),

@@ -153,11 +153,11 @@ def test_python_takes_them_too() -> None:
 def test_the_commands_of_a_plan_are_one_run() -> None:
     plan = zo.plan("model.tflite", board="pico")
     assert plan.best is not None
-    train, firmware = (shlex.split(line)[1:] for line in plan.commands(plan.best))
+    train, firmware = (shlex.split(line)[1:] for line in plan.commands())
     before, made = result_of(*train), result_of(*firmware)
     assert before["steps"] == made["steps"]
     told = ["--steps", before["steps"], "--keep", "last"]
     result_of("train", made["zo_model"] or firmware[1], "adapt.npz", "-o", "again.tflite", *told)
     assert constants("again.tflite") == constants("model.trained.tflite")
-    ram = plan.best.ram - plan.best.arena + made["arena_bytes"]
-    assert made["ram_bytes"] - max(made["arena_bytes"], made["arena_bytes_mve"]) + made["arena_bytes"] == ram
+    others = max(made["arena_bytes"], made["arena_bytes_mve"]) - made["arena_bytes"]
+    assert made["ram_bytes"] - others == before["ram_bytes"] <= plan.target.ram

@@ -24,3 +24,6 @@ def test_layers_take_what_the_equations_say() -> None:
     g, e = WEIGHTS["fc"], BATCH * ACTIVATIONS["fc"]
     assert found.float32 == 4 * (theta + a + g + e)  # eq. 4
     assert found.int8 == theta + a + g + e + 4 * (of_layers + g)  # eq. 15
+    # The biases of the last layer alone.
+    found = backpropagation(model, {"fc/bias"}, BATCH)
+    assert found.float32 == 4 * (theta + a + 4 + e)

@@ -36,11 +36,12 @@ def test_the_ram_is_what_firmware_says(lenet5: Plan) -> None:
 def test_ways_come_in_the_order_of_what_they_learn(lenet5: Plan) -> None:
     first, last = lenet5.costs[0].way, lenet5.costs[-1].way
     assert (first.name, first.update_bits, first.settings.batch_size) == ("exact gradients", 16, 1)
-    second = next(c.way for c in lenet5.costs if c.way.name != first.name)
-    assert (second.name, second.update_bits, second.settings.batch_size) == ("nodes", 16, 8)
-    assert last.name == "weights"
-    layers = [len(c.way.trained.layers) for c in lenet5.costs if c.way.name.startswith("nodes")]
-    assert layers == sorted(layers, reverse=True)
+    names = list(dict.fromkeys(c.way.name for c in lenet5.costs))
+    by_exact = ["exact gradients", "exact, last 3", "exact, last 2"]
+    assert names == [*by_exact, "nodes", "last layer, exact", "weights", "biases"]
+    nodes = next(c.way for c in lenet5.costs if c.way.name == "nodes")
+    assert (nodes.update_bits, nodes.settings.batch_size) == (16, 8)
+    assert last.name == "biases"
 
 
 def test_the_first_that_fits_is_the_best(lenet5: Plan) -> None:
@@ -70,7 +71,7 @@ def test_fewer_layers_samples_and_bits_take_less_ram(lenet5: Plan) -> None:
     by = {(c.way.name, c.way.update_bits, c.way.settings.batch_size): c.ram for c in lenet5.costs}
     assert by["nodes", 8, 8] < by["nodes", 16, 8]
     assert by["nodes", 16, 1] < by["nodes", 16, 2] < by["nodes", 16, 4] < by["nodes", 16, 8]
-    assert by["nodes, last 2", 16, 8] < by["nodes", 16, 8]
+    assert by["exact, last 2", 16, 1] < by["exact, last 3", 16, 1] < by["exact gradients", 16, 1]
 
 
 def test_a_device_too_small_for_anything_is_told_what_would_fit() -> None:
@@ -144,7 +145,7 @@ def test_every_network_that_can_be_trained_has_a_plan(network: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "most"), [("lenet5", 2_000_000), pytest.param("vww_96_int8.tflite", 7_800_000, marks=pytest.mark.slow)]
+    ("name", "most"), [("lenet5", 2_000_000), pytest.param("vww_96_int8.tflite", 15_700_000, marks=pytest.mark.slow)]
 )
 def test_what_a_plan_costs(name: str, most: int) -> None:
     """Counts calls: MLPerf Tiny's largest network takes at most half again as many as today."""
@@ -166,6 +167,6 @@ def test_a_way_that_does_not_fit_saves_memory() -> None:
     saving = plan.costs[0]
     assert usual.way.name == saving.way.name == "exact gradients"
     assert saving.fits(plan.target) and saving.instructions >= usual.instructions
-    assert "--ram" in plan.commands(saving)[1] and "--ram" not in plan.commands(usual)[1]
+    assert f"--ram {plan.target.ram}" in plan.commands()[0]
     least = zo.plan(MODELS["depthwise_separable"](), core="cortex-m4", ram=1000).costs[0]
     assert least.ram <= saving.ram < usual.ram and least.instructions > usual.instructions

@@ -1,11 +1,14 @@
 """The choice of the way to train: candidates are compared by samples that they were not trained on.
 
-A candidate is a rung of the ladder (`RUNGS`) with a start, the model as it is or recalibrated. The highest rung of the
-ladder is tried from each start for a quarter of the length of a run. The start that loses by more than two standard
-errors of the paired losses is left out. The better one is tried with twice and half the measured rate, too, which is
-taken if it wins by more than a standard error. Then each start is tried for the whole length. If the best trial is no
-better than the model without training, the next rung is tried. The winner trains on all samples; if there is none, the
-model stays as it is, or is recalibrated if that alone is better.
+A candidate is a rung of the ladder (`tflm_zo.planner.ways`) with a start, the model as it is or recalibrated. If the
+highest rung that fits the device trains all layers, it is tried alone, from each start. Else all rungs that fit are
+tried, the highest from each start, and the others from the better one. These trials take a quarter of the length of a
+run. The best ones, unless they lose by more than two standard errors of the paired losses, are tried with twice and
+half the measured rate, too, which is taken if it wins by more than a standard error. Then they are tried for the whole
+length. The highest rung wins, unless another is better by more than a standard error.
+
+If the best trial is worse than the model without training by more than 1.5 standard errors, the next rungs are tried.
+The winner trains on all samples. If there is none, the model stays as it is, or is recalibrated if that alone helps.
 """
 
 from __future__ import annotations
@@ -13,45 +16,47 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import ConversionError, Model, read_metadata
+from ..converters import Model, read_metadata
 from ..converters.settings import InjectChanges
 from ..data import Data, DataWarning
-from ..io.errors import SettingsError
+from ..planner.ways import Way
 from ..runtime import Runtime
-from ..training import Settings, Trainer, algorithms, inject_for
+from ..training import Settings, Trainer, inject_for
 from ..training.algorithms import with_fitting_minibatch
 from ..training.evaluation import losses_of
 from ..training.rate import with_measured_rate
 
-# Length of short trials, as a share of whole ones, and standard errors by which a start loses there.
+# Length of short trials, as a share of whole ones, and standard errors by which a candidate loses there.
 _SHORT: Final = 1 / 4
 _LOST: Final = 2.0
+_LOST_WHOLE: Final = 1.0
+# Standard errors by which a trial is worse than the model without training.
+_HARM: Final = 1.5
+# Whole trials of a group, at most.
+_WHOLE: Final = 3
 # Highest rate that is tried, LSB. Doubling on would find rates that go well in one run and not in the next.
 _HIGHEST: Final = 1.0
 
-
-#: The ladder: settings of each rung by its name, the one that takes the most memory first.
-RUNGS: Final[Mapping[str, Callable[[], Settings]]] = {
-    "exact gradients": algorithms.exact,
-    "nodes": algorithms.node,
-    "last layer, exact": algorithms.last_layer,
-    "weights": algorithms.weight,
-}
 AS_IS, RECALIBRATED = "as is", "recalibrated"
-# Rungs that pass errors back through layers.
-_WITH_ERRORS: Final = ("exact gradients",)
 
 
-def rungs(forward_only: bool) -> list[str]:
-    """Returns the names of the rungs, highest first; `forward_only`: of those that pass no errors back."""
-    return [name for name in RUNGS if not (forward_only and name in _WITH_ERRORS)]
+def groups_of(ladder: Sequence[Way]) -> list[list[Way]]:
+    """Returns the rungs that are tried together, the first way of each name, in the order of the ladder. Lower groups
+    are only tried if nothing in those above is better than the model.
+    """
+    rungs = list({way.name: way for way in reversed(ladder)}.values())[::-1]
+    if not rungs or not rungs[0].is_whole:
+        return [rungs] if rungs else []
+    algorithm = rungs[0].settings.algorithm
+    rest = [way for way in rungs[1:] if way.settings.algorithm != algorithm or way.trains_last_layer_alone]
+    return [rungs[:1], *groups_of(rest)]
 
 
 @dataclass(frozen=True)
@@ -59,9 +64,15 @@ class Candidate:
     """A way to train from a start."""
 
     start: str  # AS_IS or RECALIBRATED
-    rung: str  # a key of RUNGS; "": none, the model is not trained
+    way: Way | None  # None: the model is not trained
     settings: Settings  # of the run
+    inject: InjectChanges  # further settings of `inject`
     zo: Model  # the ZO model of the run
+
+    @property
+    def rung(self) -> str:
+        """Name of the way, or "no training"."""
+        return "no training" if self.way is None else self.way.name
 
     @property
     def rate(self) -> float | None:
@@ -95,12 +106,19 @@ class Trial:
 
     def beats(self, other: Trial, errors: float = 0.0) -> bool:
         """Returns whether the mean loss is less by more than so many standard errors of the paired differences."""
-        gain = other.losses - self.losses
-        return float(gain.mean()) > errors * float(gain.std()) / math.sqrt(len(gain))
+        return _exceeds(other.losses - self.losses, errors)
 
     def harms(self, other: Trial) -> bool:
-        """Returns whether the loss is no less, or fewer outputs are right."""
-        return self.loss >= other.loss or (self.accuracy or 0.0) < (other.accuracy or 0.0)
+        """Returns whether the mean loss is larger, or fewer outputs are right, by more than 1.5 standard errors. One
+        sample that is lost, with none that is won, would be more than one standard error.
+        """
+        fewer = self.hits is not None and other.hits is not None and _exceeds(other.hits - self.hits, _HARM)
+        return fewer or other.beats(self, _HARM)
+
+
+def _exceeds(gains: NDArray[np.float64], errors: float) -> bool:
+    """Returns whether the mean of values is larger than so many of its standard errors."""
+    return float(gains.mean()) > errors * float(gains.std()) / math.sqrt(len(gains))
 
 
 @dataclass(frozen=True)
@@ -123,7 +141,7 @@ class Contest:
 
     Args:
         starts: plain models by start.
-        rungs: names of rungs, highest first.
+        ladder: rungs that fit the device, in the order of the ladder.
         inject: further settings of `inject`.
         load: function that makes a trainer of a ZO model and settings.
         watch: function that is called before each trial, with its candidate.
@@ -132,72 +150,63 @@ class Contest:
     def __init__(
         self,
         starts: Mapping[str, Model],
-        rungs: Sequence[str],
+        ladder: Sequence[Way],
         inject: InjectChanges,
         load: Callable[[Model, Settings], Trainer],
         watch: Callable[[Candidate], None],
     ) -> None:
-        self._starts, self._rungs, self._inject, self._load, self._watch = starts, rungs, inject, load, watch
+        self._starts, self._ladder, self._inject, self._load, self._watch = starts, ladder, inject, load, watch
         self._trials, self._equivalents = list[Trial](), 0.0
 
     def run(
-        self, divide: Callable[[Runtime], list[tuple[Data, Data]]], length_of: Callable[[], float]
+        self, divide: Callable[[Runtime], list[tuple[Data, Data]]], steps_of: Callable[[Settings], int]
     ) -> Choice | None:
         """Compares all candidates. Returns None if too few samples have labels for that.
 
         Args:
             divide: function that prepares pairs of training and held-out samples for a loaded model.
-            length_of: function that returns the length of whole trials, in samples, after that.
+            steps_of: function that returns the number of steps of a whole trial, after that.
 
         Raises:
-            ConversionError, SettingsError: the model has no rung.
+            ConversionError, SettingsError: a model cannot be trained by a rung.
         """
-        every, error = dict[str, list[Candidate]](), None
-        for rung in self._rungs:
-            try:
-                every[rung] = [self._candidate(start, model, rung) for start, model in self._starts.items()]
-            except (ConversionError, SettingsError) as this:
-                error = error or this
-        if not every:
-            assert error is not None
-            raise error
-        highest = next(iter(every.values()))
-        self._pairs = divide(self._load(highest[0].zo, highest[0].settings).runtime)
+        groups = groups_of(self._ladder)
+        highest = [self._candidate(start, groups[0][0]) for start in self._starts]
+        self._pairs, self._steps_of = divide(self._load(highest[0].zo, highest[0].settings).runtime), steps_of
         if not self._pairs:
             return None
-        length = length_of()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # of missing classes: the whole of the samples matters
-            before, *recalibrated = [self._trial(dataclasses.replace(c, rung=""), 0) for c in highest]
+            before, *recalibrated = [self._trial(dataclasses.replace(c, way=None), 0) for c in highest]
             unchanged = min([before, *(t for t in recalibrated if not t.harms(before))], key=lambda t: t.loss)
-            for candidates in every.values():
-                best = self._best(candidates, length)
+            for rungs in groups:
+                best = self._best(rungs)
                 if not best.harms(unchanged):
                     break
             else:
                 best = unchanged
         return Choice(tuple(self._trials), best, before, self._equivalents)
 
-    def _candidate(self, start: str, model: Model, rung: str) -> Candidate:
-        settings = RUNGS[rung]()
-        zo = inject_for(model, settings, **self._inject)
-        settings = with_fitting_minibatch(settings, read_metadata(zo))
-        self._load(zo, settings)  # which says whether the settings fit the model
-        return Candidate(start, rung, settings, zo)
+    def _candidate(self, start: str, way: Way) -> Candidate:
+        inject: InjectChanges = {"update_bits": way.update_bits, **self._inject}
+        zo = inject_for(self._starts[start], way.settings, **inject)
+        settings = with_fitting_minibatch(way.settings, read_metadata(zo))
+        return Candidate(start, way, settings, inject, zo)
 
-    def _measured(self, candidate: Candidate) -> Candidate:
-        settings, data = candidate.settings, self._pairs[0][0]
+    def _short_trial(self, start: str, way: Way) -> Trial:
+        """Measures the rate of a candidate, and trains for a quarter of the length."""
+        candidate = self._candidate(start, way)
         self._watch(candidate)
-        trainer = self._load(candidate.zo, settings)
-        found, _, cost = with_measured_rate(trainer.runtime, trainer.model, settings, data, steps_of(settings, 2**13))
+        settings = candidate.settings
+        steps, trainer = self._steps_of(settings), self._load(candidate.zo, settings)
+        found, _, cost = with_measured_rate(trainer.runtime, trainer.model, settings, self._pairs[0][0], steps)
         self._equivalents += cost
-        return dataclasses.replace(candidate, settings=found)
+        return self._trial(dataclasses.replace(candidate, settings=found), max(1, round(_SHORT * steps)))
 
-    def _trial(self, candidate: Candidate, samples: float) -> Trial:
-        """Trains on each part's other samples, so many of them, and measures the held-out ones."""
+    def _trial(self, candidate: Candidate, steps: int) -> Trial:
+        """Trains on each part's other samples, and measures the held-out ones."""
         self._watch(candidate)
         settings, losses, hits = candidate.settings, list[NDArray[Any]](), list[NDArray[Any] | None]()
-        steps = steps_of(settings, samples) if samples else 0
         for train, judged in self._pairs:
             trainer = self._load(candidate.zo, settings)
             if steps:
@@ -211,29 +220,34 @@ class Contest:
         self._trials.append(result)
         return result
 
-    def _best(self, candidates: Sequence[Candidate], length: float) -> Trial:
-        """Returns the whole trial with the least loss of a rung's candidates."""
-        short = sorted((self._trial(self._measured(c), _SHORT * length) for c in candidates), key=lambda t: t.loss)
-        best, *others = short
-        contenders = [t.candidate for t in others if not best.beats(t, _LOST)]
-        return min((self._trial(c, length) for c in (self._at_better_rate(best), *contenders)), key=lambda t: t.loss)
+    def _best(self, rungs: Sequence[Way]) -> Trial:
+        """Returns the whole trial with the least loss of a group of rungs."""
+
+        def by_loss(trials: Iterable[Trial]) -> list[Trial]:
+            return sorted(trials, key=lambda trial: trial.loss)
+
+        highest, *others = rungs
+        short = by_loss(self._short_trial(start, highest) for start in self._starts)
+        start = short[0].candidate.start
+        best, *next_best = by_loss([*short, *(self._short_trial(start, way) for way in others)])
+        contenders = [best, *(trial for trial in next_best if not best.beats(trial, _LOST))][:_WHOLE]
+        trials = by_loss(self._whole_trial(self._at_better_rate(trial)) for trial in contenders)
+        equal = [trial for trial in trials if not trials[0].beats(trial, _LOST_WHOLE)]
+        return min(equal, key=lambda trial: [trial.candidate.way is way for way in rungs].index(True))
+
+    def _whole_trial(self, candidate: Candidate) -> Trial:
+        return self._trial(candidate, self._steps_of(candidate.settings))
 
     def _at_better_rate(self, best: Trial) -> Candidate:
         """Returns the candidate of a short trial at the rate up to which doubling or halving it wins."""
-        samples = best.steps * best.candidate.settings.batch_size
         for factor in (2.0, 0.5):
             known = best.candidate
             while (rate := best.candidate.rate) is not None and factor * rate <= _HIGHEST:
                 settings = dataclasses.replace(known.settings, learning_rate=factor * rate)
-                trial = self._trial(dataclasses.replace(known, settings=settings), samples)
+                trial = self._trial(dataclasses.replace(known, settings=settings), best.steps)
                 if not trial.beats(best, 1.0):
                     break
                 best = trial
             if best.candidate is not known:
                 break
         return best.candidate
-
-
-def steps_of(settings: Settings, samples: float) -> int:
-    """Returns the number of steps that use so many samples."""
-    return max(1, round(samples / settings.batch_size))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from numpy.typing import ArrayLike
 
@@ -17,15 +17,17 @@ from ..converters.model import Operator
 from ..converters.settings import InjectChanges
 from ..data import Data, Labels, Samples, read_arrays
 from ..io.errors import SettingsError
+from ..planner.plan import Cost, plan
+from ..planner.ways import ways
 from ..recalibration import Recalibration
 from ..recalibration.recalibrate import recalibrate as recalibrated
 from ..training import Callback, History, Settings, TrainedLayers, Trainer, Workers, trained_layers
 from ..training.injection import is_zo
-from ..training.length import check_length, most_samples, usual_epochs
+from ..training.length import check_length, chosen_steps, planned_steps, usual_epochs
 from ..training.run_data import Given, RunData, Split
 from ..training.setting_texts import MEASURED_RATE
 from ..training.trainer import Keep
-from .choice import AS_IS, RECALIBRATED, Candidate, Choice, Contest, rungs, steps_of
+from .choice import AS_IS, RECALIBRATED, Candidate, Choice, Contest
 from .evaluation import with_loss
 from .parts import Division, Parts
 from .zo_model import Changes, KeptZoModel, chosen_before, model_of_run, of_resumed_run
@@ -34,8 +36,9 @@ from .zo_model import Changes, KeptZoModel, chosen_before, model_of_run, of_resu
 _OF_ANY_RUN: Final = {"loss", "loss_output", "update_bits"}
 # Runs of a chosen way whose rate is quartered after each that diverges, at most.
 _ATTEMPTS: Final = 3
-# Forward equivalents of a budget for each sample of a whole trial, so that trials take about two thirds of it.
-_EQUIVALENTS_PER_SAMPLE: Final = 20.0
+# Forward equivalents of a budget for each sample of a whole trial, so that trials take about two thirds of it: a sample
+# costs three or four, and trials take four or five times the whole length.
+_EQUIVALENTS_PER_SAMPLE: Final = 16.0
 
 
 class Observer(Callback):
@@ -51,8 +54,8 @@ class Observer(Callback):
     def on_trial(self, candidate: Candidate) -> None:
         """Is called before a candidate's rate is measured, and before each of its trials."""
 
-    def on_chosen(self, choice: Choice, parts: Parts | None) -> None:
-        """Is called when a way to train is chosen."""
+    def on_chosen(self, choice: Choice, parts: Parts | None, cost: Cost | None) -> None:
+        """Is called when a way to train is chosen, with its costs if a device is given."""
 
     def on_diverged(self, rate: float) -> None:
         """Is called when the run of the chosen way has diverged at a rate, LSB, and is repeated at a quarter of it."""
@@ -84,15 +87,20 @@ class Adaptation:
     recalibration: Recalibration | None  #: recalibration before the run
     choice: Choice | None  #: choice of the way to train
     parts: Parts | None  #: parts of the samples that were held out in turn for it
+    cost: Cost | None  #: costs of the chosen way on the device; None: no device was given
     budget: float | None  #: forward equivalents that the run may cost
     before: dict[str, float] | None  #: values of the weights before the first step
     after: dict[str, float] | None  #: values of the kept weights
 
     @property
     def is_worse(self) -> bool:
-        """True if the kept weights are worse than those before the first step, which keep="last" allows."""
+        """True if the kept weights are worse than those before the first step, which keep="last" allows; of a choice,
+        by more than 1.5 standard errors.
+        """
         if self.before is None or self.after is None:
             return False
+        if self.choice is not None and self.after == self.choice.best.values:
+            return self.choice.best.harms(self.choice.before)
         before, after = ((-found.get("accuracy", 0.0), found["loss"]) for found in (self.before, self.after))
         return after > before
 
@@ -130,6 +138,8 @@ def adapt(
     validation_split: Split | None = None,
     rehearsal: Given | None = None,
     groups: ArrayLike | None = None,
+    board: str | None = None,
+    ram: int | None = None,
     forward_only: bool = False,
     keep: Keep = "best",
     observer: Observer | None = None,
@@ -145,6 +155,8 @@ def adapt(
     several, from the model as it is and recalibrated, are compared by the loss of parts of the samples that are held
     out in turn, and the best one trains on all samples (see `choice`). If none is better than the model, it stays as
     it is.
+
+    With `board`, `ram` or `forward_only`, these are the ways that fit, and an algorithm's name is its first one.
 
     With settings, a plain classifier that keeps statistics is recalibrated, a fifth of the samples is held out and
     selects the best weights, and a run without a given length takes 10 epochs or 300 steps.
@@ -171,6 +183,8 @@ def adapt(
         rehearsal: samples that the model knows, which are mixed in against forgetting.
         groups: group of each sample, [samples], for example its recording or person. Whole groups are held out. None:
             the array `groups` of the file or dictionary, if there is one.
+        board: name of the board whose memory the run must fit, as for `plan`; None: any.
+        ram: bytes of RAM that the run must fit; None: those of the board.
         forward_only: True to choose among ways that pass no errors back through layers.
         keep: "best" keeps the best measured weights, "last" those of the last step.
         observer: observer of decisions and run, the first of the callbacks.
@@ -198,33 +212,48 @@ def adapt(
     check_length(epochs, steps, budget)
     given = settings is not None or changes is not None or not set(inject or {}) <= _OF_ANY_RUN
     chooses = not given and not is_zo(source) and keep == "best" and validation_split != 0
-    if forward_only and not chooses:
-        raise SettingsError("forward_only", "be left out, since the way to train is given")
+    device = {"board": board, "ram": ram, "forward_only": forward_only or None}
+    limited = [name for name, value in device.items() if value is not None]
+    if limited and (is_zo(source) or isinstance(settings, Settings)):
+        why = "the model is a ZO model already" if is_zo(source) else "the settings are given"
+        raise SettingsError(limited[0], f"be left out, since {why}")
     refits = chooses and validation_data is None and validation_split is None
     starts = _starts(source, recalibrate, chooses, observer, x, y, inject)
-    if chooses and resume and zo_model is not None and (known := chosen_before(zo_model)):
-        settings, steps, starts = known.settings, known.steps, (known.start,)
+    known = chosen_before(zo_model) if chooses and resume and zo_model is not None else None
+    if known is not None:
+        settings, steps, ram, starts = known.settings, known.steps, known.ram, (known.start,)
+        inject = {**(inject or {}), "update_bits": known.update_bits}
     recalibration = None
     if RECALIBRATED in starts:
         recalibration = recalibrated(source, x, runtime=runtime, threads=threads, watch=observer.recalibrating)
     models = {start: source if start == AS_IS or recalibration is None else recalibration.model for start in starts}
-    choice = division = None
-    if chooses and settings is None:
+    choice = division = way = None
+    costs = list[Cost]()
+    if limited and known is None:
+        planned = plan(source, board=board, ram=ram, forward_only=forward_only, **(inject or {}))
+        costs, ram = planned.fitting_of(cast(str | None, settings)), planned.target.ram
+        way = costs[0].way
+    if chooses and known is None:
+        ladder = [cost.way for cost in costs] or ways(source, **(inject or {}))
         division = Division(x, y, validation_data, validation_split, rehearsal, groups)
 
         def load(zo: Model, settings: Settings) -> Trainer:
             return Trainer(zo, settings, runtime=runtime, threads=threads)
 
-        contest = Contest(models, rungs(forward_only), inject or {}, load, observer.on_trial)
-        choice = contest.run(division.pairs, lambda: _length_of_trials(division.samples, epochs, steps, budget))
+        contest = Contest(models, ladder, inject or {}, load, observer.on_trial)
+        choice = contest.run(division.pairs, lambda own: _steps_of_trials(own, division, epochs, steps, budget))
+        way = choice.best.candidate.way if choice else way
+    if way is not None:
+        settings, inject = way.settings, {**(inject or {}), "update_bits": way.update_bits}
     start = starts[0] if choice is None else choice.best.candidate.start
+    cost = next((cost for cost in costs if cost.way is way), None)
     if choice is not None:
-        observer.on_chosen(choice, division.parts if division else None)
+        observer.on_chosen(choice, division.parts if division else None, cost)
         settings = choice.best.candidate.settings
         if budget is not None:
             budget = max(budget / 3, budget - choice.equivalents)
         elif refits and division and epochs is None and steps is None:
-            steps = steps_of(settings, most_samples(division.samples))
+            steps = chosen_steps(settings, division.samples)
     if start == AS_IS:
         recalibration = None
     elif recalibration is not None:
@@ -236,7 +265,8 @@ def adapt(
         validation_split = "auto" if validation_data is None and keep == "best" else 0.0
     diverged = False
     for attempt in range(_ATTEMPTS):
-        length = {"epochs": epochs, "steps": steps, "start": start if chooses else None, MEASURED_RATE: "auto"}
+        of_choice = {"start": start if chooses else None, "ram": ram}
+        length = {"epochs": epochs, "steps": steps, **of_choice, MEASURED_RATE: "auto"}
         found = model_of_run(source, settings, changes, inject=inject, length=length)
         zo = found.zo
         if resume and zo_model is not None:
@@ -263,6 +293,7 @@ def adapt(
             recalibration=recalibration,
             choice=choice,
             parts=division.parts if division else None,
+            cost=cost,
             budget=budget,
             before=None if choice is None else choice.before.values,
             after=None if choice is None else choice.best.values,
@@ -314,15 +345,16 @@ def adapt(
     return dataclasses.replace(result, model=adapted, history=history, before=before, after=after)
 
 
-def _length_of_trials(samples: int, epochs: int | None, steps: int | None, budget: float | None) -> float:
-    """Returns the length of whole trials, in samples: the default one of runs, unless the user gives a shorter one."""
-    usual: float = most_samples(samples)
-    if epochs is not None:
-        return min(usual, epochs * samples)
-    if steps is not None:
-        return min(usual, steps)
-    # A sample costs about three forward passes, and trials take about four times the whole length.
-    return usual if budget is None else min(usual, budget / _EQUIVALENTS_PER_SAMPLE)
+def _steps_of_trials(
+    settings: Settings, division: Division, epochs: int | None, steps: int | None, budget: float | None
+) -> int:
+    """Returns the number of steps of a whole trial: those of a run, unless the user gives a shorter length."""
+    usual = chosen_steps(settings, division.samples)
+    if budget is not None:
+        samples = budget / _EQUIVALENTS_PER_SAMPLE / (division.parts.used if division.parts else 1)
+        return min(usual, max(1, round(samples / settings.batch_size)))
+    given = epochs is not None or steps is not None
+    return min(usual, planned_steps(settings, division.samples, epochs, steps)) if given else usual
 
 
 def _starts(

@@ -124,7 +124,9 @@ class KnownChoice:
 
     start: str
     settings: Settings
+    update_bits: int
     steps: int | None
+    ram: int | None
 
 
 def chosen_before(path: _Path) -> KnownChoice | None:
@@ -136,7 +138,8 @@ def chosen_before(path: _Path) -> KnownChoice | None:
     run = run_of(metadata)
     if "start" not in run:
         return None
-    return KnownChoice(run["start"], algorithm_for(metadata), int(run["steps"]) if "steps" in run else None)
+    steps, ram = (int(run[name]) if name in run else None for name in ("steps", "ram"))
+    return KnownChoice(run["start"], algorithm_for(metadata), metadata.update_bits, steps, ram)
 
 
 def of_resumed_run(zo: Model, path: _Path) -> Model:

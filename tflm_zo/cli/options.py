@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, overload
 
 import typer
 
+from ..planner.boards import boards
 from ..runtime import RUNTIMES
 from ..training import SettingsError
 
@@ -106,11 +107,38 @@ Epochs = Annotated[
     int | None, optional(None, "Passes over the samples (default: 10, or as many as take 300 steps).", "Run")
 ]
 Steps = Annotated[int | None, optional(None, "Number of steps instead of epochs.", "Run")]
+BoardName = Annotated[
+    str | None,
+    optional(
+        "NAME",
+        "Board whose memory the run must fit: nano-33-ble, pico, nucleo-f746zg, … (tflm-zo plan --boards lists them).",
+        "Device",
+        "--board",
+        autocompletion=lambda: list(boards()),
+    ),
+]
+Ram = Annotated[
+    str | None, optional("BYTES", "RAM that the run must fit, like 256K (default: the board's).", "Device", "--ram")
+]
+ForwardOnly = Annotated[
+    bool,
+    typer.Option(
+        "--forward-only",
+        help="Leave out ways to train that pass errors back through layers.",
+        rich_help_panel="Device",
+    ),
+]
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
 
 
-def parse_bytes(option: str, text: str) -> int:
-    """Returns a number of bytes: 262144, 256K or 1M, with B or iB behind the unit or without."""
+@overload
+def parse_bytes(option: str, text: None) -> None: ...
+@overload
+def parse_bytes(option: str, text: str) -> int: ...
+def parse_bytes(option: str, text: str | None) -> int | None:
+    """Returns a number of bytes: 262144, 256K or 1M, with B or iB behind the unit or without; None for None."""
+    if text is None:
+        return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KM]?)(?:i?B)?", text.strip().replace(" ", ""), re.IGNORECASE)
     size = 0 if found is None else int(float(found[1]) * _UNITS[found[2].upper()])
     if size < 1:

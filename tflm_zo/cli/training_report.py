@@ -18,6 +18,7 @@ from ..adaptation.parts import Parts
 from ..converters import Model, read_metadata
 from ..converters.model import Operator
 from ..io.table import table
+from ..planner import Cost
 from ..recalibration import Recalibration
 from ..training import RunProgress, Settings, TrainedLayers
 from ..training.length import affordable_steps, most_budget_steps
@@ -146,12 +147,14 @@ class ToldRun(Observer):
         """Shows the candidate that is tried."""
         self._show(waiting_for(f"trying {_named(candidate)}"))
 
-    def on_chosen(self, choice: Choice, parts: Parts | None) -> None:
-        """Prints the winner."""
+    def on_chosen(self, choice: Choice, parts: Parts | None, cost: Cost | None) -> None:
+        """Prints the winner and its RAM."""
         self._show(None)
         if choice.trains:
             chosen = f"{_named(choice.best.candidate)} is the best of {len(choice.trials)} trials"
-            note(f"{chosen}{f', {parts.sentence}' if parts else ''}; --algorithm chooses another way to train")
+            held_out = f", {parts.sentence}" if parts else ""
+            ram = "--board and --ram limit its RAM" if cost is None else f"it takes {cost.ram:,} bytes of RAM"
+            note(f"{chosen}{held_out}; {ram}; --algorithm chooses another way to train")
 
     def on_diverged(self, rate: float) -> None:
         """Prints the rate."""
@@ -260,6 +263,7 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
         "measured_rate": trainer.measured_rate,
         "equivalents": round(trainer.equivalents, 3),
         "choice": None if found.choice is None else _described_choice(found),
+        "ram_bytes": None if found.cost is None else found.cost.ram,
         "interrupted": trainer.interrupted,
         "forwards": history.forwards,
         "seconds": round(history.seconds, 3),
@@ -275,7 +279,7 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
 
 
 def _named(candidate: Candidate) -> str:
-    return ", ".join(filter(None, (candidate.rung or "no training", candidate.start, _written_rate(candidate.rate))))
+    return ", ".join(filter(None, (candidate.rung, candidate.start, _written_rate(candidate.rate))))
 
 
 def _written_rate(rate: float | None) -> str:
@@ -289,7 +293,7 @@ def _described_choice(found: Adaptation) -> dict[str, Any]:
     shown = ("loss",) if found.data.constant else ("loss", "accuracy")
     trials = [
         {
-            "way": trial.candidate.rung or "no training",
+            "way": trial.candidate.rung,
             "start": trial.candidate.start,
             "rate": trial.candidate.rate,
             "steps": trial.steps,

@@ -9,15 +9,19 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..converters import ConversionError, Model, load_model
+from ..converters.settings import InjectChanges
 from ..training.checks import SettingsError
 from ..training.costs import costs_of
 from ..training.injection import is_zo
 from .boards import Board, Core, boards, find_board, find_core
 from .instructions import Instructions, clamped_shares
 from .ways import SAMPLES, Backpropagation, Sizes, Way, backpropagation, sizes_of, ways
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 #: Version of the result of `Plan.as_dict`.
 SCHEMA = 1
@@ -86,11 +90,27 @@ class Plan:
     target: Target  #: the target device.
     inference: float  #: instructions of an inference of the original model.
     costs: tuple[Cost, ...]  #: costs of each way.
+    forward_only: bool  #: whether ways that pass errors back are left out.
 
     @property
     def best(self) -> Cost | None:
         """The first way that fits, or None."""
         return next((cost for cost in self.costs if cost.fits(self.target)), None)
+
+    def fitting_of(self, algorithm: str | None = None) -> list[Cost]:
+        """Returns the ways that fit, of an algorithm if one is given; raises SettingsError if there is none."""
+        own = [cost for cost in self.costs if algorithm in (None, cost.way.settings.algorithm)]
+        if not own:
+            known = ", ".join(dict.fromkeys(cost.way.settings.algorithm for cost in self.costs))
+            raise SettingsError("algorithm", f"be one of {known} of the ways to train", algorithm)
+        found = [cost for cost in own if cost.fits(self.target)]
+        if not found:
+            least, target = min(own, key=lambda cost: cost.ram), self.target
+            given = {"ram": target.ram, "flash": target.flash}
+            need = {"ram": least.ram, "flash": least.flash}
+            short = next(name for name, most in given.items() if most is not None and need[name] > most)
+            raise SettingsError(short, f"be at least {need[short]:,} bytes for {least.way.name}", given[short])
+        return found
 
     @property
     def smallest(self) -> Cost:
@@ -110,17 +130,18 @@ class Plan:
             groups.setdefault(cost.way.name, []).append(cost)
         return [next((c for c in own if c.fits(self.target)), min(own, key=lambda c: c.ram)) for own in groups.values()]
 
-    def commands(self, cost: Cost) -> tuple[str, str]:
-        """Returns the `train` and the `firmware` command of a way."""
-        way, stem = cost.way, Path(self.model).name.removesuffix(".tflite")
-        usual = () if way.settings.algorithm == "node" else ("--algorithm", way.settings.algorithm)
-        sets = [word for option in way.set_options for word in ("--set", option)]
-        train = ["tflm-zo", "train", self.model, "adapt.npz", "-o", f"{stem}.trained.tflite", *usual]
-        # The same samples and the same weights as the device's.
-        train += ["--batch-size", str(cost.sizes.run.minibatch), "--keep", "last", *sets]
-        firmware = ["tflm-zo", "firmware", f"{stem}.trained.zo.tflite", "-o", f"{stem}_firmware"]
-        saves = ["--ram", str(self.target.ram)] if cost.sizes.run.memory.shares_arena else []
-        firmware += ["--data", "adapt.npz", *saves]
+    def commands(self) -> tuple[str, str]:
+        """Returns the commands that train the model for the target and make its firmware."""
+        target, stem = self.target, Path(self.model).name.removesuffix(".tflite")
+        trained = f"{stem}.trained"
+        train = ["tflm-zo", "train", self.model, "adapt.npz", "-o", f"{trained}.tflite"]
+        if target.board is not None:
+            train += ["--board", target.board.name]
+        if target.ram is not None and (target.board is None or target.ram != target.board.ram * _KIB):
+            train += ["--ram", str(target.ram)]
+        if self.forward_only:
+            train.append("--forward-only")
+        firmware = ["tflm-zo", "firmware", f"{trained}.zo.tflite", "-o", f"{stem}_firmware", "--data", "adapt.npz"]
         return shlex.join(train), shlex.join(firmware)
 
     def as_dict(self) -> dict[str, Any]:
@@ -143,7 +164,7 @@ class Plan:
             "inference_instructions": round(self.inference),
             "fits": best is not None,
             "best": None if best is None else self.costs.index(best),
-            "commands": None if best is None else list(self.commands(best)),
+            "commands": None if best is None else list(self.commands()),
             "fitting_boards": [b.name for b in self.fitting_boards()],
             "ways": [self._as_dict(cost) for cost in self.costs],
         }
@@ -194,7 +215,9 @@ def plan(
     flash: int | None = None,
     power: float | None = None,
     cycles: float | None = None,
+    forward_only: bool = False,
     name: str | None = None,
+    **given: Unpack[InjectChanges],
 ) -> Plan:
     """Estimates the memory and time that training needs on a device.
 
@@ -207,28 +230,30 @@ def plan(
         flash: bytes of flash; None: the board's.
         power: watts while the device computes.
         cycles: cycles per instruction; None: the core's.
+        forward_only: True to leave out ways that pass errors back through layers.
         name: name of the model in commands; None: its path.
+        **given: settings of `inject`, as for `ways`.
 
     Raises:
         ConversionError: the model cannot be trained, or is a ZO model.
         SettingsError: the board or core is not known, or a number is out of range.
     """
-    given = {"clock": clock, "ram": ram, "flash": flash, "power": power, "cycles": cycles}
-    for word, value in given.items():
+    numbers = {"clock": clock, "ram": ram, "flash": flash, "power": power, "cycles": cycles}
+    for word, value in numbers.items():
         if value is not None and not 0 < value < math.inf:
             raise SettingsError(word, "be a finite number above 0", value)
-    target = _target(board, core, given)
+    target = _target(board, core, numbers)
     loaded = load_model(model)
     if is_zo(loaded):
         raise ConversionError("a plan takes the plain model: the one that this ZO model was made from")
     if name is None:
         name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "model.tflite"
     instructions = Instructions(target.core.measured, target.core.kernels)
-    found = ways(loaded)
+    found = ways(loaded, forward_only=forward_only, **given)
     clamped = {key: clamped_shares(zo) for key, zo in {id(way.zo): way.zo for way in found}.items()}
     sizes = sizes_of(loaded, found, target.ram)
     costs = (_cost(w, s, loaded, target, instructions, clamped[id(w.zo)]) for w, s in zip(found, sizes, strict=True))
-    return Plan(name, target, instructions.inference(loaded), tuple(costs))
+    return Plan(name, target, instructions.inference(loaded), tuple(costs), forward_only)
 
 
 def _target(board: str | None, core: str | None, given: Mapping[str, float | None]) -> Target:

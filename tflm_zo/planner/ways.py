@@ -9,12 +9,13 @@ import dataclasses
 import glob
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..converters import ConversionError, InjectSettings, Model, ZoMetadata, read_metadata
 from ..converters.kernels import FILTER_OPERATORS
-from ..converters.model import Operator
-from ..converters.selections import Last, ResidualBlocks
-from ..converters.settings import NODES
+from ..converters.model import Operator, Tensor
+from ..converters.selections import Last
+from ..converters.settings import NODES, InjectChanges
 from ..firmware.boundaries import Boundaries, Rerun
 from ..firmware.device_model import DeviceModel, device_model
 from ..firmware.planning import plan_run
@@ -26,18 +27,22 @@ from ..training.injection import inject_plain, inject_settings
 from ..training.lowering import LoweredRun
 from ..training.model_fit import check_model
 from ..training.settings import Settings
-from ..training.tasks import Exact
 from ..training.trained_layers import TrainedLayers, trained_layers
 
-_MINIBATCHES = (8, 4, 2, 1)  # the default of runs, and what `firmware --ram` reduces it to
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+#: Algorithms of the ladder.
+LADDER = ("exact", "node", "weight")
+_MINIBATCHES = (8, 4, 2, 1)  # the default of runs, and those that take less memory
 # Bits of an update, and how it is asked for.
 _BITS: dict[int, tuple[str, ...]] = {16: (), 8: ("update-bits=8",)}
-_MOST_PARTS = 4  # of a network's layers, that are trained alone
+_QUARTERS = 4  # of a network's layers, the last of which are trained alone
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to train a model."""
+    """A way to train a model: a rung of the ladder."""
 
     name: str  # name in tables
     settings: Settings  # settings of the run
@@ -45,24 +50,35 @@ class Way:
     zo: Model  # the ZO model of batch size 1; ways may share it
     metadata: ZoMetadata  # the ZO model's metadata
     trained: TrainedLayers  # the trained layers
-    set_options: tuple[str, ...]  # further options of `train` and `firmware`: --set and --algorithm
-    # sort key, which puts the way first that is likely to learn most (docs/results.md): node perturbation or
-    # exact gradients before weight perturbation, then more layers, then larger minibatches
+    set_options: tuple[str, ...]  # settings that differ from the algorithm's, as --set takes them
+    # sort key, which puts the way first that is likely to learn most (docs/results.md): exact gradients, then node
+    # perturbation, the last layer alone, weight perturbation; then more layers, then larger minibatches
     rank: tuple[float, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Returns whether it trains all layers that its algorithm can train."""
+        return self.settings.layers is None
+
+    @property
+    def trains_last_layer_alone(self) -> bool:
+        """Returns whether it trains the last layer alone."""
+        return self.settings.layers == Last(1)
 
 
 class _Models:
     """A cache of the ZO models of a plain model."""
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def __init__(self, model: Model, given: InjectChanges) -> None:
+        self._model, self._given = model, given
         self._made: dict[InjectSettings, tuple[Model, ZoMetadata]] = {}
 
     def of(self, settings: Settings, bits: int) -> tuple[Model, ZoMetadata]:
         """Returns the ZO model of a run and its metadata; raises ConversionError or SettingsError if the model, which
         may have fewer layers, does not fit the run.
         """
-        key = inject_settings(settings, batch=1, update_bits=bits)
+        own: InjectChanges = {**self._given, "batch": 1, "update_bits": bits}
+        key = inject_settings(settings, **own)
         if key not in self._made:
             zo = inject_plain(self._model, self._with_known_layers(key), batch=1)
             self._made[key] = zo, read_metadata(zo)
@@ -79,14 +95,19 @@ class _Models:
         return key
 
 
-def ways(model: Model) -> list[Way]:
-    """Returns the ways to train a plain int8 model. The first is likely to learn most.
+def ways(model: Model, *, forward_only: bool = False, **given: Unpack[InjectChanges]) -> list[Way]:
+    """Returns the ladder: the ways to train a plain int8 model. The first is likely to learn most.
+
+    Args:
+        model: the model.
+        forward_only: True to leave out ways that pass errors back through layers.
+        **given: settings of `inject`. With `update_bits`, ways with others are left out.
 
     Raises:
         ConversionError: the model cannot be trained.
     """
-    models, found, error = _Models(model), list[Way](), None
-    for make in (_by_exact, _by_nodes, _by_exact_tail, _last_layer, _by_weights):
+    models, found, error = _Models(model, given), list[Way](), None
+    for make in (_by_exact, _by_nodes, _last_layer, _by_weights)[1 if forward_only else 0 :]:
         try:
             found.extend(make(models))
         except (ConversionError, SettingsError) as this:
@@ -94,63 +115,50 @@ def ways(model: Model) -> list[Way]:
     if not found:
         assert error is not None
         raise error
-    return sorted(found, key=lambda way: way.rank)
+    bits = given.get("update_bits")
+    return sorted((way for way in found if bits in (None, way.update_bits)), key=lambda way: way.rank)
 
 
 def _by_exact(models: _Models) -> Iterator[Way]:
     # One sample at a time learns as much as a minibatch (docs/results.md) and takes the least memory.
-    yield from _layerwise(models, algorithms.exact(), "exact gradients", (), better=-1, minibatches=(1,))
+    settings = algorithms.exact()
+    whole = list(_of_all_sizes(models, settings, "exact gradients", (), 0, (settings.batch_size,)))
+    yield from whole
+    layers = len(whole[0].trained.layers)
+    # The last layer alone has a way of its own.
+    for count in sorted({2, *(layers * i // _QUARTERS for i in range(1, _QUARTERS))}):
+        if 1 < count < layers:
+            part = dataclasses.replace(settings, layers=Last(count))
+            options = (f"layers=last:{count}",)
+            yield from _of_all_sizes(models, part, f"exact, last {count}", options, 0, (part.batch_size,))
 
 
 def _by_nodes(models: _Models) -> Iterator[Way]:
-    settings = algorithms.node()
-    whole = list(_layerwise(models, settings, "nodes", (), better=1))
-    yield from whole
-    layers = len(whole[0].trained.layers)
-    # The last layer alone has an exact gradient.
-    counts = range(2, layers)
-    chosen = counts if len(counts) <= _MOST_PARTS else [layers * i // (_MOST_PARTS + 1) for i in counts]
-    for count in sorted({c for c in chosen if 1 < c < layers}, reverse=True)[:_MOST_PARTS]:
-        part = dataclasses.replace(settings, layers=Last(count))
-        yield from _layerwise(models, part, f"nodes, last {count}", (f"layers=last:{count}",), better=1)
-
-
-def _by_exact_tail(models: _Models) -> Iterator[Way]:
-    settings = algorithms.node()
-    settings = dataclasses.replace(settings, tasks=(*settings.tasks, Exact(last=ResidualBlocks())))
-    yield from _layerwise(models, settings, "nodes, last block exact", ("exact.last=block",), better=0)
+    yield from _of_all_sizes(models, algorithms.node(), "nodes", (), 1, _MINIBATCHES)
 
 
 def _last_layer(models: _Models) -> Iterator[Way]:
-    settings = algorithms.last_layer()
     options = ("exact.last=1", "layers=last:1")
-    yield from _layerwise(models, settings, "last layer, exact", options, better=2)
+    yield from _of_all_sizes(models, algorithms.last_layer(), "last layer, exact", options, 2, _MINIBATCHES)
 
 
-def _layerwise(
-    models: _Models,
-    settings: Settings,
-    name: str,
-    options: tuple[str, ...],
-    better: int,
-    minibatches: Sequence[int] = _MINIBATCHES,
+def _by_weights(models: _Models) -> Iterator[Way]:
+    settings = algorithms.weight()
+    yield from _of_all_sizes(models, settings, "weights", (), 3, (settings.batch_size,))
+    biases = dataclasses.replace(settings, tasks=(dataclasses.replace(settings.weights, parameters="biases"),))
+    yield from _of_all_sizes(models, biases, "biases", ("parameters=biases",), 4, (settings.batch_size,))
+
+
+def _of_all_sizes(
+    models: _Models, settings: Settings, name: str, options: tuple[str, ...], order: int, minibatches: Sequence[int]
 ) -> Iterator[Way]:
     for bits, given in _BITS.items():
         zo, metadata = models.of(settings, bits)
         trained = trained_layers(zo, settings)
         for minibatch in minibatches:
             own = dataclasses.replace(settings, batch_size=minibatch)
-            rank = (0, better, -trained.weights, -minibatch, -bits)
+            rank = (order, -trained.weights, -minibatch, -bits)
             yield Way(name, own, bits, zo, metadata, trained, (*options, *given), rank)
-
-
-def _by_weights(models: _Models) -> Iterator[Way]:
-    settings = algorithms.weight()
-    for bits, given in _BITS.items():
-        zo, metadata = models.of(settings, bits)
-        trained = trained_layers(zo, settings)
-        rank = (1, 0, -trained.weights, -settings.batch_size, -bits)
-        yield Way("weights", settings, bits, zo, metadata, trained, given, rank)
 
 
 @dataclass(frozen=True)
@@ -163,7 +171,8 @@ class Backpropagation:
 
 
 def backpropagation(model: Model, trained: Collection[str], minibatch: int) -> Backpropagation:
-    """Returns the memory of backpropagation in the layers of these filters, for a plain model of batch size 1.
+    """Returns the memory of backpropagation in layers, for a plain model of batch size 1; `trained` has the names of
+    filters or biases.
 
     As in the paper, it counts all buffers of a step: weights of all layers, activations of a minibatch, and, from the
     first trained layer on, errors of activations and gradients of weights.
@@ -173,31 +182,31 @@ def backpropagation(model: Model, trained: Collection[str], minibatch: int) -> B
     weights = gradients = activations = errors = sums = 0
     begun = False
     for op in layers:
-        filters = _filter(op)
+        tensors = _parameters(op)
         own = op.outputs[0].size * minibatch
         activations += own
-        is_trained = filters is not None and filters[0] in trained
-        if filters is not None:
-            weights += filters[1]
+        is_trained = any(t.name in trained for t in tensors)
+        if tensors:
+            weights += sum(t.size for t in tensors)
             sums += own  # eq. 13 to 15: the 32-bit sums of an activation
-        if begun and filters is not None and op.inputs[0] is not None:
+        if begun and tensors and op.inputs[0] is not None:
             sums += op.inputs[0].size * minibatch  # the 32-bit errors that a layer passes back
         begun = begun or is_trained
         if begun:
             errors += own
-        if is_trained and filters is not None:
-            gradients += filters[1]
+        if is_trained:
+            # Filters are trained with their biases, or biases alone.
+            gradients += sum(t.size for t in tensors[0 if tensors[0].name in trained else 1 :])
     values = weights + gradients + activations + errors
     return Backpropagation(float32=4 * values, adam=4 * (values + 2 * gradients), int8=values + 4 * (sums + gradients))
 
 
-def _filter(op: Operator) -> tuple[str, int] | None:
-    """Returns the name of an operator's filter, and the number of its weights and biases."""
-    filters = op.input(1)
+def _parameters(op: Operator) -> list[Tensor]:
+    """Returns an operator's filter and biases; [] for an operator without a filter."""
+    filters, biases = op.input(1), op.input(2)
     if op.builtin not in FILTER_OPERATORS or filters is None or not filters.is_constant:
-        return None
-    biases = op.input(2)
-    return filters.name, filters.size + (0 if biases is None else biases.size)
+        return []
+    return [filters] if biases is None else [filters, biases]
 
 
 #: Samples of a run that is planned before there are any; a step's bytes do not depend on them.

@@ -61,7 +61,7 @@ _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no":
 #: Result of a run before its first step: the measured learning rate, or "none".
 MEASURED_RATE: Final = "measured-rate"
 #: Further values of the run in a ZO model's metadata. The last two are in older models, of runs that chose layers.
-BESIDES: Final = ("epochs", "steps", "start", MEASURED_RATE, "choose-block", "block")
+BESIDES: Final = ("epochs", "steps", "start", "ram", MEASURED_RATE, "choose-block", "block")
 
 _FORMS: Final = "be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB, coordinate:LSB"
 _DISTRIBUTIONS: Final[Mapping[str, Callable[..., Distribution]]] = {

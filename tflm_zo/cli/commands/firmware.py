@@ -17,14 +17,17 @@ from ...converters import Model, load_model, read_metadata
 from ...data import Data, DataError, Inputs, prepare
 from ...firmware import PLATFORMS, check_folder, check_names, fit, generate_firmware, name_of
 from ...io.table import table
+from ...planner import plan
+from ...planner.boards import find_board, find_core
+from ...planner.ways import LADDER
 from ...training import ALGORITHMS, Settings, SettingsError, trained_layers
 from ...training.algorithms import algorithm_of
 from ...training.costs import run_costs
 from ...training.injection import is_zo
 from ...training.length import check_length, planned_steps, usual_epochs
 from ...training.setting_texts import MEASURED_RATE, run_of
-from ..failures import note, waiting_for
-from ..options import Epochs, Json, Steps, argument, choice, optional, parse_bytes
+from ..failures import note
+from ..options import BoardName, Epochs, ForwardOnly, Json, Ram, Steps, argument, choice, optional, parse_bytes
 from ..output_file import check_outputs, write_output
 from ..results import show
 from ..set_option import SetOption, parse_injection, run_options, split_set
@@ -70,22 +73,16 @@ def firmware(
         str | None,
         optional(
             None,
-            "Algorithm of the run, as `tflm-zo algorithms` lists them (default: the one that the model was made for).",
+            "Algorithm of the run, as `tflm-zo algorithms` lists them (default: the one that a ZO model was made for;"
+            " for a plain MODEL the first way of `tflm-zo plan` that fits).",
             "Algorithm",
             **choice(ALGORITHMS, listed=False),
         ),
     ] = None,
     settings: SetOption = None,
-    ram: Annotated[
-        str | None,
-        optional(
-            "BYTES",
-            "Largest RAM of the program, like 256K. A larger run is reduced: 8-bit updates, then smaller "
-            "minibatches, then fewer layers.",
-            "Algorithm",
-            "--ram",
-        ),
-    ] = None,
+    board: BoardName = None,
+    ram: Ram = None,
+    forward_only: ForwardOnly = False,
     name: Annotated[
         str | None,
         optional(
@@ -110,17 +107,22 @@ def firmware(
     The folder has the model, the op pack, a resolver, the trainer, an example and the build system's files.
     A run on the device and one of `tflm-zo train --runtime tflm` with the same settings and samples give the
     same log and the same weights. For a plain MODEL, FOLDER.zo.tflite is written, too, the ZO model that such
-    a run and `tflm-zo replay` take.
+    a run and `tflm-zo replay` take. A run that needs more RAM than the device of --board or --ram has (default: those
+    of train) saves memory in its steps, with the same results, or is an error.
     """
     check_names(platform, name)
     check_folder(output, force=force)
-    most = None if ram is None else parse_bytes("--ram", ram)
+    target = None if board is None else find_board(board)
+    most = parse_bytes("--ram", ram) or (target.ram * 1024 if target else None)
     given = load_model(model)
     texts, injection_texts = split_set(settings)
     recorded = dict[str, str]()
     if is_zo(given):
         metadata = read_metadata(given)
         recorded = run_of(metadata) if algorithm in (None, algorithm_of(metadata)) else recorded
+        most = most or (int(recorded["ram"]) if "ram" in recorded else None)
+        if forward_only:
+            raise SettingsError("forward_only", "be left out, since the model is a ZO model already")
     elif data is not None and recalibrates(given, data, inject=parse_injection(injection_texts)):
         note(f"train recalibrates {model} first: its ZO model in the place of {model} makes the same run")
     if epochs is None and steps is None:
@@ -128,23 +130,23 @@ def firmware(
     length = {"epochs": epochs, "steps": steps}
     found = _measured_rate(recorded, texts, data)
     changes, injection = run_options(settings, found)
-    source = model_of_run(given, algorithm, changes, inject=injection, batch=1, length=length)
+    wanted: Settings | str | None = algorithm
+    limited = forward_only or (most is not None and algorithm in (None, *LADDER))
+    if not is_zo(given) and (limited or not (algorithm or settings)):  # as train without a choice
+        planned = plan(given, board=board, ram=most, forward_only=forward_only, **injection)
+        way = planned.fitting_of(algorithm)[0].way
+        wanted, injection = way.settings, {**injection, "update_bits": way.update_bits}
+    source = model_of_run(given, wanted, changes, inject=injection, batch=1, length=length)
     metadata = read_metadata(source.zo)
     if metadata.run and metadata.batch != 1:
         note(f"an operator ties {model} to its batch of {metadata.batch}")
     beside = None if source.zo is given else output.with_name(f"{output.name}.zo.tflite")
     check_outputs({"MODEL": model}, {"the ZO model of -o": beside}, force=force)
     arrays, count = _device_samples(source.zo, data, samples)
-    loaded, run, given_up, memory, again = source.zo, source.settings, tuple[str, ...](), None, 0.0
+    loaded, run, fitted = source.zo, source.settings, None
     if most is not None:
-        fixed = {*found, *texts, *injection_texts}
-        if is_zo(given):  # part of the model
-            fixed |= {"update_bits"} if source.settings.is_layerwise else {"update_bits", "layers"}
-        with waiting_for("finding what fits"):
-            make = source.make
-            fitted = fit(make, run, most, fixed=fixed, platform=platform)
-        loaded, run, given_up = fitted.model, fitted.settings, fitted.given_up
-        memory, again = fitted.run.memory, fitted.again
+        has_mve = target is not None and find_core(target.core).has_mve
+        fitted = fit(loaded, run, most, has_mve=has_mve, platform=platform)
     check_length(epochs, steps, None)
     if epochs is None and steps is None:
         epochs = usual_epochs(run, count)
@@ -159,7 +161,7 @@ def firmware(
         command=_command(context),
         data=arrays,
         data_name="" if data is None else data.name,
-        memory=memory,
+        memory=fitted.memory if fitted else None,
     )
     kept = made.write(output, force=force)
     if beside is not None:
@@ -170,9 +172,9 @@ def firmware(
         "platform": platform,
         "algorithm": run.algorithm,
         "trains": dataclasses.asdict(trained_layers(loaded, run)),
-        "given_up": given_up,
+        "memory_saved_by": fitted.sentences if fitted else (),
         "steps": total,
-        "step_forwards": _step_forwards(loaded, run, count, total) + again,
+        "step_forwards": _step_forwards(loaded, run, count, total) + (fitted.again if fitted else 0.0),
         "samples": count,
         "samples_assumed": data is None and samples is None,
         "rate_assumed": run.measures_rate and data is None,
@@ -258,8 +260,8 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     }
     row["RAM"] = sum(row[part] for part in ("arena", "workspace", "objects", "stack", "libraries"))
     console.print(result["trains"]["sentence"])
-    if result["given_up"]:
-        console.print(f"fits by doing without {'; '.join(result['given_up'])}")
+    for sentence in result["memory_saved_by"]:
+        console.print(f"to save memory, {sentence}")
     if result["samples_assumed"]:
         console.print(f"takes it that the device has {result['samples']} samples: --samples or --data says how many")
     if result["rate_assumed"]:

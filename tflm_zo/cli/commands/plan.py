@@ -14,7 +14,7 @@ from ...planner import Cost, Plan, Target, boards, cores
 from ...planner import plan as make_plan
 from ...training import SettingsError
 from ..failures import waiting_for
-from ..options import Force, Json, ModelFile, OutputReport, choice, optional, parse_bytes
+from ..options import BoardName, Force, ForwardOnly, Json, ModelFile, OutputReport, Ram, choice, optional, parse_bytes
 from ..output_file import check_output
 from ..results import show, write_report
 
@@ -36,17 +36,7 @@ def _list_boards(wanted: bool) -> None:
 
 def plan(
     model: ModelFile,
-    board: Annotated[
-        str | None,
-        optional(
-            "NAME",
-            "Board, which sets the defaults of core, clock, RAM and flash: nano-33-ble, pico, "
-            "nucleo-f746zg, … (--boards lists them).",
-            _DEVICE,
-            "--board",
-            autocompletion=lambda: list(boards()),
-        ),
-    ] = None,
+    board: BoardName = None,
     core: Annotated[
         str | None,
         optional(
@@ -60,7 +50,7 @@ def plan(
     clock: Annotated[
         str | None, optional("HERTZ", "Clock of the core, like 80M, for estimates of time.", _DEVICE)
     ] = None,
-    ram: Annotated[str | None, optional("BYTES", "RAM of the device, like 256K.", _DEVICE)] = None,
+    ram: Ram = None,
     flash: Annotated[str | None, optional("BYTES", "Flash of the device, like 1M.", _DEVICE)] = None,
     power: Annotated[
         str | None,
@@ -70,6 +60,7 @@ def plan(
         float | None,
         optional("NUMBER", "Average cycles per instruction (default: an assumption for the core).", _DEVICE),
     ] = None,
+    forward_only: ForwardOnly = False,
     list_boards: Annotated[
         bool,
         typer.Option(
@@ -94,10 +85,11 @@ def plan(
             board=board,
             core=core,
             clock=None if clock is None else _number("--clock", clock, "Hz"),
-            ram=None if ram is None else parse_bytes("--ram", ram),
-            flash=None if flash is None else parse_bytes("--flash", flash),
+            ram=parse_bytes("--ram", ram),
+            flash=parse_bytes("--flash", flash),
             power=None if power is None else _number("--power", power, "W"),
             cycles=cycles,
+            forward_only=forward_only,
         )
     result = made.as_dict()
     write_report(output, result, force=force)
@@ -189,7 +181,7 @@ def _verdict(console: Console, made: Plan) -> None:
         return
     joules = best.joules(target, 100_000)
     energy = "" if joules is None else f", {_energy(joules)} for 10⁵ forwards"
-    train, firmware = made.commands(best)
+    train, firmware = made.commands()
     limit = "" if target.ram is None and target.flash is None else "fits: "
     console.print(
         f"{limit}{best.way.name}, {best.way.update_bits}-bit updates, minibatches of {best.sizes.run.minibatch}{energy}"

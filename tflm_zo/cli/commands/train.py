@@ -15,14 +15,17 @@ from ...training.injection import is_zo
 from ...training.trainer import KEEPS, Keep
 from ..failures import interruption_code
 from ..options import (
+    BoardName,
     DataFile,
     Epochs,
     Force,
+    ForwardOnly,
     Json,
     LabelsFile,
     LossOutput,
     ModelFile,
     OutputModel,
+    Ram,
     RayAddress,
     RuntimeName,
     Steps,
@@ -30,6 +33,7 @@ from ..options import (
     WorkerCount,
     choice,
     optional,
+    parse_bytes,
 )
 from ..output_file import check_outputs, claim_outputs
 from ..results import show
@@ -107,20 +111,15 @@ def train(
         bool | None,
         optional(
             None,
-            "Recalibrate a plain MODEL first, or not (default: the better on held-out samples; with a given algorithm,"
-            " a classifier with statistics is recalibrated).",
+            "Recalibrate a plain MODEL first, or not (default: the better start on held-out samples; with a given"
+            " algorithm, a classifier with statistics is recalibrated).",
             _DATA,
             "--recalibrate/--as-is",
         ),
     ] = None,
-    forward_only: Annotated[
-        bool,
-        typer.Option(
-            "--forward-only",
-            help="Choose among ways to train that pass no errors back: forward passes alone.",
-            rich_help_panel=_ALGORITHM,
-        ),
-    ] = False,
+    board: BoardName = None,
+    ram: Ram = None,
+    forward_only: ForwardOnly = False,
     rehearsal: Annotated[
         Path | None, optional("FILE", "An .npz file of the model's original data, mixed in against forgetting.", _DATA)
     ] = None,
@@ -139,8 +138,8 @@ def train(
     also writes the ZO model, which replay needs.
 
     Without --algorithm and --set, train compares ways to train a plain model by samples that are held out in turn
-    (whole groups, if DATA has an array `groups`), and the best one trains on all samples. If nothing is better
-    than MODEL, the output is MODEL.
+    (whole groups, if DATA has an array `groups`), and the best one trains on all samples. With --board or --ram it
+    compares those that fit the device. If nothing is better than MODEL, the output is MODEL.
 
     Ctrl-C ends the run after the last complete step: log and model are written, the exit code is 130, and
     --resume gives the same bits as a run without an interruption. SIGTERM and SIGHUP end a run the same
@@ -176,6 +175,8 @@ def train(
             validation_data=validation,
             validation_split=held_out,
             rehearsal=rehearsal,
+            board=board,
+            ram=parse_bytes("--ram", ram),
             forward_only=forward_only,
             keep=cast(Keep, keep),
             observer=told,
