@@ -1,5 +1,6 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Draws docs/pictures: a ZO model, its life, a step, segments, places of code, the memory of docs/costs.md.
+"""Draws docs/pictures: a ZO model, its life, a step, segments, places of code, figures of docs/costs.md and
+docs/alternatives.md.
 
 python docs/draw_pictures.py
 
@@ -8,6 +9,7 @@ Each is an SVG by itself, for light and dark, as wide as a phone can show with i
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from html import escape
@@ -241,6 +243,120 @@ def memory() -> Drawing:
     return d
 
 
+#: Labels of the methods in the picture of alternatives, and the beginnings of their rows. Methods whose points lie upon
+#: others' are left out.
+ALTERNATIVES = {
+    "weights": "**tflm_zo: weight perturbation**",
+    "last layer": "**tflm_zo: last layer, exact**",
+    "nodes": "**tflm_zo: node perturbation**",
+    "exact": "**tflm_zo: exact gradients**",
+    "float32": "backpropagation in float32, plain C",
+    "AIfES": "backpropagation in float32, AIfES",
+    "last, float32": "last layer in float32, plain C",
+    "neighbour": "nearest neighbour",
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """A method's RAM in KB and its accuracy in percent."""
+
+    label: str
+    ram: float
+    accuracy: float
+    is_ours: bool
+
+    @property
+    def error(self) -> float:
+        """Share of wrong answers in percent."""
+        return max(100 - self.accuracy, 0.1)
+
+
+def _ways(section: str) -> list[Way]:
+    """Reads the methods of a section of docs/alternatives.md."""
+    found = []
+    for label, start in ALTERNATIVES.items():
+        row = re.search(rf"^\| {re.escape(start)}[^|]* \| ([\d,]+) B \|.* \| ([\d.]+) \|$", section, re.MULTILINE)
+        if row:
+            ram, accuracy = int(row[1].replace(",", "")) / 1000, float(row[2])
+            found.append(Way(label, ram, accuracy, start.startswith("**")))
+    return found
+
+
+def alternatives() -> Drawing:
+    """Draws RAM against accuracy from the tables of docs/alternatives.md, with the front of the best ways."""
+    page = (DOCS / "alternatives.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^### ([^\n]+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+    figures = {title: ways for title, text in sections if (ways := _ways(text))}
+    said = "; ".join(
+        f"{title}: " + ", ".join(f"{way.label} {way.ram:.0f} KB {way.accuracy:.1f} %" for way in ways)
+        for title, ways in figures.items()
+    )
+    d = Drawing(
+        "RAM against accuracy",
+        f"RAM of training on a Cortex-M4 and accuracy after it, of tflm_zo and of its alternatives. {said}.",
+        44 + 262 * len(figures),
+    )
+    for x, kind, name in ((16, "zo", "tflm_zo"), (110, "kept", "alternatives")):
+        d.parts.append(f'<circle cx="{x + 7}" cy="23" r="6" class="{kind}"/>')
+        d.text(x + 20, 28, name, "soft")
+    d.parts.append('<polyline points="240,23 270,23" class="arrow dashed"/>')
+    d.text(278, 28, "no way is better in both", "soft")
+    for i, (title, ways) in enumerate(figures.items()):
+        _front(d, title, ways, 44 + 262 * i)
+    return d
+
+
+def _front(d: Drawing, title: str, ways: list[Way], top: float) -> None:
+    """Draws one family of tasks below `top`: RAM and errors with logarithmic scales."""
+    left, right, upper, lower = 60.0, 456.0, top + 34, top + 218
+    few, many = min(w.ram for w in ways) / 2, max(w.ram for w in ways) * 1.6
+    least, most = min(w.error for w in ways) / 1.3, max(w.error for w in ways) * 1.3
+
+    def place(ram: float, error: float) -> tuple[float, float]:
+        x = left + (right - left) * math.log(ram / few) / math.log(many / few)
+        return x, upper + (lower - upper) * math.log(error / least) / math.log(most / least)
+
+    d.text(16, top + 18, title)
+    d.parts.append(f'<polyline points="{left:g},{upper:g} {left:g},{lower:g} {right:g},{lower:g}" class="arrow"/>')
+    for accuracy in (40, 60, 80, 90, 95, 98, 99, 99.5):
+        if least < 100 - accuracy < most:
+            d.text(left - 6, place(few, 100 - accuracy)[1] + 5, f"{accuracy:g} %", "soft end")
+    for ram in (5, 10, 20, 50, 100, 200, 500, 1000):
+        if few < ram < many:
+            d.text(place(ram, most)[0], lower + 18, f"{ram} KB", "soft mid")
+    ordered = sorted(ways, key=lambda w: (w.ram, w.error))
+    front = [w for j, w in enumerate(ordered) if all(w.error < other.error for other in ordered[:j])]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(w.ram, w.error) for w in front))
+    d.parts.append(f'<polyline points="{line}" class="arrow dashed"/>')
+    points = [place(w.ram, w.error) for w in ordered]
+    taken = [(x - 7, y - 7, x + 7, y + 7) for x, y in points]
+    for way, (x, y) in zip(ordered, points, strict=True):
+        d.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" class="{"zo" if way.is_ours else "kept"}"/>')
+        width = 6.8 * len(way.label)
+        for dx, dy in (
+            (10, 4),
+            (-14 - width, 4),
+            (-width / 2, -11),
+            (-width / 2, 20),
+            (8, -9),
+            (8, 18),
+            (-8 - width, 18),
+            (-8 - width, -9),
+            (10, 34),
+        ):
+            box = x + dx, y + dy - 11, x + dx + width, y + dy + 3
+            if left < box[0] and box[2] < 470 and all(_apart(box, other) for other in taken):
+                break
+        taken.append(box)
+        d.text(round(x + dx, 1), round(y + dy, 1), way.label, "soft")
+
+
+def _apart(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
+    """Returns True if two boxes, by (left, top, right, bottom), do not overlap."""
+    return a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+
+
 def life() -> Drawing:
     """Draws the files between a plain model and a trained one, and their commands."""
     d = Drawing(
@@ -327,7 +443,15 @@ def places() -> Drawing:
     return d
 
 
-PICTURES = {"graph": graph, "step": step, "segments": segments, "memory": memory, "life": life, "places": places}
+PICTURES = {
+    "graph": graph,
+    "step": step,
+    "segments": segments,
+    "memory": memory,
+    "alternatives": alternatives,
+    "life": life,
+    "places": places,
+}
 
 if __name__ == "__main__":
     for name, draw in PICTURES.items():

@@ -16,6 +16,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from learners import SOURCES, Sources
 from networks import Array, FloatNetwork, embedding_model, floats, last_layer, network_data
 
+from tflm_zo import exact_delegate
 from tflm_zo.converters import load_model
 from tflm_zo.converters.model import Model
 
@@ -84,9 +85,11 @@ class Target:
         return np.clip(levels, -128, 127).astype(np.int8).reshape(-1, *self.model.only_graph.inputs[0].shape[1:])
 
     def embeddings(self, part: Labelled) -> Labelled:
-        """Computes int8 embeddings of labelled samples, with TFLite's reference kernels."""
+        """Computes int8 embeddings of labelled samples, as TFLM does."""
         interpreter = Interpreter(
-            model_content=self.embedding[0].to_bytes(), experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+            model_content=self.embedding[0].to_bytes(),
+            experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+            experimental_delegates=[exact_delegate()],
         )
         interpreter.allocate_tensors()
         into, out = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]

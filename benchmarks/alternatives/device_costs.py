@@ -1,5 +1,5 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""What tflm_zo and its alternatives take on an emulated core, a Cortex-M4: RAM, flash and instructions.
+"""RAM, flash and instructions of tflm_zo and its alternatives on an emulated core, a Cortex-M4.
 
     TFLM_DIR=path/to/tflite-micro python benchmarks/alternatives/device_costs.py [--families watch …]
 

@@ -7,9 +7,10 @@ Reads the rows of learning_curves.py, of device_costs.py, and, with --ours, of l
 tables of docs/alternatives.md.
 
 * accuracy: mean over the targets, of the longest run;
-* to 90, 95, 98 %: instructions of the shortest run whose accuracy is that share of the best one in the table. A
-  stored embedding is computed once; everything else is computed for each sample of each step;
-* energy: of the run to 98 %, by boards.toml: instructions, cycles of an instruction as
+* to 90, 95, 98 %: instructions of the shortest run whose accuracy is that share of the best one in the table; 0 if
+  the network has it before, by the rows of learning/compare.py. A stored embedding is computed once; everything
+  else is computed for each sample of each step;
+* energy: of the run to 95 %, by boards.toml: instructions, cycles of an instruction as
   in the planner, clock, current and voltage of the data sheet.
 """
 
@@ -37,6 +38,7 @@ from tflm_zo.planner.boards import find_board, find_core
 
 Row = dict[str, Any]
 SHARES = (0.90, 0.95, 0.98)
+ENERGY_SHARE = 0.95
 OURS = {
     "weight": "**tflm_zo: weight perturbation**",
     "head-exact": "**tflm_zo: last layer, exact**",
@@ -116,23 +118,39 @@ def label(method: str) -> str:
     return OURS[method] if method in OURS else ALTERNATIVES[method].summary
 
 
+def _reached(line: Line, accuracy: float) -> str:
+    point = line.reached(accuracy)
+    return "–" if point is None else _millions(point.instructions)
+
+
 def _millions(count: float) -> str:
     return f"{count / 1e6:,.0f} M" if count >= 1e7 else f"{count / 1e6:,.1f} M"
 
 
-def table(own: list[Line]) -> list[str]:
-    """Returns a family's table of memory, instructions and accuracy."""
+def before(family: str, ours: list[Row]) -> float:
+    """Returns the mean accuracy of the int8 network before training, or 0 if it is not known."""
+    found = {row["task"]: row["before"] for row in ours if row["task"] in FAMILIES[family].targets}
+    return statistics.mean(found.values()) if found else 0.0
+
+
+def table(own: list[Line], start: float = 0.0) -> list[str]:
+    """Returns a family's table of memory, instructions and accuracy.
+
+    Args:
+        own: the methods.
+        start: accuracy before training.
+    """
     best = max(line.points[-1].accuracy for line in own)
     heads = ("method", "RAM", "flash", "a sample", *(f"to {share:.0%}" for share in SHARES), "accuracy")
     made = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
     for line in own:
-        reached = [line.reached(share * best) for share in SHARES]
+        reached = ["0" if start >= share * best else _reached(line, share * best) for share in SHARES]
         cells = (
             label(line.method),
             f"{line.costs['ram']:,} B",
             f"{line.costs['flash']:,} B",
             f"{line.costs['train'] + line.costs.get('embed', 0):,.0f}",
-            *("–" if point is None else _millions(point.instructions) for point in reached),
+            *reached,
             f"{line.points[-1].accuracy:.1f}",
         )
         made.append(f"| {' | '.join(cells)} |")
@@ -153,7 +171,7 @@ def core_table(device: list[Row]) -> list[str]:
 
 
 def energy_table(families: dict[str, list[Line]], boards: dict[str, Row]) -> list[str]:
-    """Returns the table of joules of the run that reaches 98 % of the best accuracy."""
+    """Returns the table of joules of the run that reaches 95 % of the best accuracy."""
     columns = [f"{family}, {boards[name]['short']}" for family in families for name in boards]
     made = [f"| method | {' | '.join(columns)} |", "| --- |" + " ---: |" * len(columns)]
     methods = list(dict.fromkeys(line.method for own in families.values() for line in own))
@@ -162,11 +180,21 @@ def energy_table(families: dict[str, list[Line]], boards: dict[str, Row]) -> lis
         for own in families.values():
             best = max(line.points[-1].accuracy for line in own)
             line = next((one for one in own if one.method == method), None)
-            point = None if line is None else line.reached(SHARES[-1] * best)
+            point = None if line is None else line.reached(ENERGY_SHARE * best)
             for name, board in boards.items():
-                cells.append("–" if point is None else f"{joules(point.instructions, name, board):.2g} J")
+                cells.append("–" if point is None else _joules(joules(point.instructions, name, board)))
         made.append(f"| {label(method)} | {' | '.join(cells)} |")
     return made
+
+
+def _joules(energy: float) -> str:
+    return (
+        f"{energy:.0f} J"
+        if energy >= 10
+        else f"{energy:.1f} J"
+        if energy >= 1
+        else f"{1000 * energy:.{0 if energy >= 0.01 else 1}f} mJ"
+    )
 
 
 def joules(instructions: float, name: str, board: Row) -> float:
@@ -194,10 +222,11 @@ def main() -> None:
         print(json.dumps(whole, indent=1))
         return
     for family, own in families.items():
-        print(f"\n### {FAMILIES[family].label}\n", *table(own), sep="\n")
+        print(f"\n### {FAMILIES[family].label}\n", *table(own, before(family, ours)), sep="\n")
         for row in device:
             if (row["family"], row["method"], row["core"]) == (family, "inference", "cortex-m4"):
                 print(f"\ninference alone: {row['ram']:,} B, {row['flash']:,} B, {row['predict']:,.0f} instructions")
+        print(f"\nbefore training: {before(family, ours):.1f} %")
         if int8 := [row["int8"] for row in curves if row["family"] == family and "int8" in row]:
             print(f"\nbackpropagation in float32, converted to int8: {statistics.mean(int8):.1f} %")
     print("\n### Cores\n", *core_table(device), sep="\n")

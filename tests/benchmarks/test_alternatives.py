@@ -159,7 +159,6 @@ def test_blocks_of_a_plan_do_not_overlap(alternatives: Any) -> None:
         for b in blocks[:i]:
             together = a.first <= b.last and b.first <= a.last
             assert not together or a.place + a.size <= b.place or b.place + b.size <= a.place
-    # No more than the sum, and no less than all that lives at once.
     assert total < sum(block.size for block in blocks)
 
 
@@ -192,7 +191,7 @@ def test_a_table_has_the_instructions_to_an_accuracy(alternatives: Any) -> None:
         for s, a in ((20, 60.0), (100, 90.0))
     ]
     ours = [
-        {"method": "exact", "task": f"gas-{n}", "budget": b, "steps": b, "test": a}
+        {"method": "exact", "task": f"gas-{n}", "budget": b, "steps": b, "before": 50.0, "test": a}
         for n in (4, 6, 8)
         for b, a in ((10, 91.0), (50, 100.0))
     ]
@@ -202,5 +201,6 @@ def test_a_table_has_the_instructions_to_an_accuracy(alternatives: Any) -> None:
     assert head.reached(90).instructions == 5000 and head.reached(91) is None
     rows = report.table([exact, head])
     assert rows[-1] == f"| {report.label('head')} | 1,000 B | 2,000 B | 110 | 0.0 M | – | – | 90.0 |"
+    assert report.table([exact, head], 90)[-1].split(" | ")[4] == "0"
     board = {"clock": 64, "milliamperes": 3.3, "volts": 3.0}
     assert report.joules(64e6 / 1.3, "nano-33-ble", board) == pytest.approx(9.9e-3)
