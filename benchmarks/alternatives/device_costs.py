@@ -255,7 +255,7 @@ def _compared(found: dict[str, list[int]], scores: Any) -> Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=["watch", "speech", "gas"])
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     methods = ("inference", *RUNGS, *ALTERNATIVES)
     parser.add_argument("--methods", nargs="+", choices=methods, default=list(methods), metavar="METHOD")
     parser.add_argument("--work", type=Path, default=Path("build/learning"), help="folder of learning/compare.py")

@@ -126,7 +126,7 @@ def _best_rate(runs: list[Run], steps: int, rates: tuple[float, ...]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=["watch", "speech", "gas"])
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
     parser.add_argument("--methods", nargs="+", choices=ALTERNATIVES, default=list(ALTERNATIVES))
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS), help="samples of a run")
     parser.add_argument("--work", type=Path, default=Path("build/learning"), help="folder of learning/compare.py")

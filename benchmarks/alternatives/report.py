@@ -172,8 +172,7 @@ def core_table(device: list[Row]) -> list[str]:
 
 def energy_table(families: dict[str, list[Line]], boards: dict[str, Row]) -> list[str]:
     """Returns the table of joules of the run that reaches 95 % of the best accuracy."""
-    columns = [f"{family}, {boards[name]['short']}" for family in families for name in boards]
-    made = [f"| method | {' | '.join(columns)} |", "| --- |" + " ---: |" * len(columns)]
+    made = [f"| method | {' | '.join(FAMILIES[f].label for f in families)} |", "| --- |" + " ---: |" * len(families)]
     methods = list(dict.fromkeys(line.method for own in families.values() for line in own))
     for method in methods:
         cells = []
@@ -181,8 +180,8 @@ def energy_table(families: dict[str, list[Line]], boards: dict[str, Row]) -> lis
             best = max(line.points[-1].accuracy for line in own)
             line = next((one for one in own if one.method == method), None)
             point = None if line is None else line.reached(ENERGY_SHARE * best)
-            for name, board in boards.items():
-                cells.append("–" if point is None else _joules(joules(point.instructions, name, board)))
+            found = [] if point is None else [joules(point.instructions, name, b) for name, b in boards.items()]
+            cells.append(" / ".join(map(_joules, found)) or "–")
         made.append(f"| {label(method)} | {' | '.join(cells)} |")
     return made
 

@@ -12,7 +12,7 @@
 /* The stack: as far down as a pattern has been written over. */
 enum { kPainted = 16384, kOwn = 128 };
 
-static volatile uint8_t* stack_below(void) { return (volatile uint8_t*)__builtin_frame_address(0) - kPainted; }
+static inline volatile uint8_t* stack_below(void) { return (volatile uint8_t*)__builtin_frame_address(0) - kPainted; }
 
 __attribute__((noinline)) static void paint_stack(void) {
   for (int32_t i = 0; i < kPainted - kOwn; ++i) stack_below()[i] = 0xA5;
@@ -24,10 +24,10 @@ __attribute__((noinline)) static uint32_t painted_stack(void) {
   return kPainted - left;
 }
 
-static void print_number(const char* word, uint32_t value) { printf("%s %lu\n", word, (unsigned long)value); }
+static inline void print_number(const char* word, uint32_t value) { printf("%s %lu\n", word, (unsigned long)value); }
 
 /* A float by its bits. */
-static void print_score(float value) {
+static inline void print_score(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   print_number("score", bits);
