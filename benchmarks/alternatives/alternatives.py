@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "learning"))
 from task import Labelled, Task
 from tasks import TASKS
 
-__all__ = ["ALTERNATIVES", "FAMILIES", "Alternative", "Family", "Target"]
+__all__ = ["ALTERNATIVES", "FAMILIES", "LONG", "Alternative", "Family", "Target"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,10 @@ FAMILIES = {
     "speech": Family("speech (DS-CNN)", _numbered("speech", 21, 22, 24, 26), _numbered("speech", 23, 25, 27)),
     "gas": Family("gas (dense)", _numbered("gas", 5), _numbered("gas", 4, 6, 8)),
     "mnist": Family("rotated MNIST (LeNet-5)", ("rotated",), ("rotated",)),
+    "cifar": Family("CIFAR-10 in fog (ResNet-8)", ("cifar-fog",), ("cifar-fog",)),
 }
+#: Families of larger networks. Their costs on a device are measured, but their accuracies only on request.
+LONG = ("cifar",)
 
 
 class Target:

@@ -98,7 +98,7 @@ def of_tflm_zo(name: str, target: Target, library: Library, folder: Path) -> Row
     }
 
 
-def samples_header(x: Any, y: Any, **sizes: float) -> str:
+def samples_header(x: Any, y: Any, rate: float = RATE, **sizes: float) -> str:
     """Returns samples.h: samples and labels, and definitions."""
     kind = "float" if x.dtype == np.float32 else "int8_t"
     rows = [floats(own) if kind == "float" else ", ".join(map(str, own.ravel())) for own in x]
@@ -107,7 +107,7 @@ def samples_header(x: Any, y: Any, **sizes: float) -> str:
         [
             "#include <stdint.h>",
             f"#define SAMPLES {len(x)}",
-            f"#define SAMPLES_RATE {RATE}f",
+            f"#define SAMPLES_RATE {rate:.9f}f",
             *lines,
             f"static const {kind} kSamples[SAMPLES][{x[0].size}] = {{",
             *(f"    {{{row}}}," for row in rows),
@@ -157,12 +157,14 @@ def whole(method: Alternative, target: Target, core: Core, folder: Path) -> Row:
     """Measures a learner that trains the whole network, without TFLM."""
     x, y = target.task.adapt[0][:SAMPLES].astype(np.float32), target.task.adapt[1][:SAMPLES]
     sources = method.sources(target)
-    header = samples_header(x, y, CLASSES=target.network.classes)
+    # Pictures have levels of up to 255, at which a network bears smaller steps.
+    rate = float(f"{RATE / max(1.0, float(np.square(x).mean())):.9f}")
+    header = samples_header(x, y, rate, CLASSES=target.network.classes)
     sources = dataclasses.replace(sources, headers={**sources.headers, "samples.h": header})
     found, built = counted(core, sources, "whole_program.c", folder)
     learner = host_learner(sources, folder / "host", x[0].size, target.network.classes)
     prepared = learner.prepared(x)
-    learner.train(prepared, y, [RATE] * len(y))
+    learner.train(prepared, y, [rate] * len(y))
     return _costs(found, built, x.nbytes + len(y)) | _compared(found, learner.scores(prepared))
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from alternatives import ALTERNATIVES, FAMILIES, Alternative, Target
+from alternatives import ALTERNATIVES, FAMILIES, LONG, Alternative, Target
 from harness import progress
 from int8_conversion import int8_accuracy
 from learners import Learner, host_learner, missing_compiler, order, train
@@ -106,7 +106,7 @@ def measure(family: str, name: str, work: Path, results: Path, lengths: list[int
                     count = round(float(step[:-1]) / 100 * len(run.adapt[1])) if method.neighbours else int(step)
                     row: Row = {"family": family, "method": name, "task": task, "step": step, "samples": count}
                     row |= {"stored": len(run.adapt[1]), "rate": rate, "test": run.accuracy(count, rate)}
-                    if name == "backpropagation" and step == steps[-1]:
+                    if name == "backpropagation" and step == steps[-1] and run.target.task.keras is not None:
                         row["int8"] = run.int8_accuracy()
                     out.write(json.dumps(row) + "\n")
                 out.flush()
@@ -126,7 +126,7 @@ def _best_rate(runs: list[Run], steps: int, rates: tuple[float, ...]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=[f for f in FAMILIES if f not in LONG])
     parser.add_argument("--methods", nargs="+", choices=ALTERNATIVES, default=list(ALTERNATIVES))
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS), help="samples of a run")
     parser.add_argument("--work", type=Path, default=Path("build/learning"), help="folder of learning/compare.py")

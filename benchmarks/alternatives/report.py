@@ -158,15 +158,16 @@ def table(own: list[Line], start: float = 0.0) -> list[str]:
 
 
 def core_table(device: list[Row]) -> list[str]:
-    """Returns the table of a sample's instructions on several cores, for whole networks."""
+    """Returns the table of whole networks: RAM on the last core, and a sample's instructions on each one."""
     cores = sorted({row["core"] for row in device})
-    made = [f"| network | method | {' | '.join(cores)} |", "| --- | --- |" + " ---: |" * len(cores)]
+    made = [f"| network | method | RAM | {' | '.join(cores)} |", "| --- | --- | ---: |" + " ---: |" * len(cores)]
     for family in FAMILIES:
         for method in ("exact", "backpropagation"):
             own = {r["core"]: r for r in device if (r["family"], r["method"]) == (family, method)}
-            if set(own) == set(cores):
-                counts = (f"{own[core]['train']:,.0f}" for core in cores)
-                made.append(f"| {FAMILIES[family].label} | {label(method)} | {' | '.join(counts)} |")
+            if own:
+                counts = (f"{own[core]['train']:,.0f}" if core in own else "–" for core in cores)
+                ram = f"{own[cores[-1]]['ram']:,} B" if cores[-1] in own else "–"
+                made.append(f"| {FAMILIES[family].label} | {label(method)} | {ram} | {' | '.join(counts)} |")
     return made
 
 
