@@ -27,8 +27,9 @@ class Method:
             budget includes the probes.
         probe_epochs: of each probe.
         recalibrate: whether the model is recalibrated with the samples that it adapts on, before.
-        chosen: whether the way to train is chosen on held-out samples, as by `tflm-zo train` without options. The
+        chosen: whether the way to train is chosen on held-out samples, as by `tflm-zo train` without an algorithm. The
             budget does not count.
+        device: of a chosen way, the device, as `zo.adapt` takes it.
     """
 
     summary: str
@@ -46,3 +47,4 @@ class Method:
     probe_epochs: int = 1
     recalibrate: bool = False
     chosen: bool = False
+    device: dict[str, Any] = field(default_factory=dict)

@@ -29,6 +29,11 @@ _SMALL_HEAD = {"exact.last": 1, "learning_rate": 0.03}
 
 METHODS: dict[str, Method] = {
     "chosen": Method("the way that `tflm-zo train` chooses without options", "exact", chosen=True),
+    "chosen-128K": Method("the same in 128 KiB of RAM", "exact", chosen=True, device={"ram": 128 * 1024}),
+    "chosen-64K": Method("the same in 64 KiB of RAM", "exact", chosen=True, device={"ram": 64 * 1024}),
+    "chosen-forward-only": Method(
+        "the same, by forward passes alone", "exact", chosen=True, device={"forward_only": True}
+    ),
     "node": Method("node perturbation, strictly zeroth-order", "node"),
     "node-exact": Method("node perturbation, exact head", "node", settings={"exact.last": 1}),
     "node-all": Method("node perturbation of weights and biases", "node", settings={"parameters": "all"}),
@@ -143,7 +148,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
     if not method.algorithm:
         return _backpropagate(task, x, y, budget, seed, method.frozen_norm)
     if method.chosen:
-        return _chosen(task, x, y)
+        return _chosen(task, x, y, method.device)
     from tflm_zo import inject, recalibrate
     from tflm_zo.training import Trainer, algorithm, inject_settings
     from tflm_zo.training.setting_texts import changed
@@ -183,7 +188,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
     }
 
 
-def _chosen(task: Task, x: Any, y: Any) -> dict[str, Any]:
+def _chosen(task: Task, x: Any, y: Any, device: dict[str, Any]) -> dict[str, Any]:
     import tflm_zo as zo
 
     plain = load_model(task.model)
@@ -193,7 +198,7 @@ def _chosen(task: Task, x: Any, y: Any) -> dict[str, Any]:
     def accuracy(model: Any, part: Any) -> float:
         return 100 * (zo.evaluate(model, *part).accuracy or 0.0)
 
-    found = zo.adapt(plain, x, y)
+    found = zo.adapt(plain, x, y, **device)
     assert found.choice is not None
     return {
         "before": accuracy(plain, task.test),

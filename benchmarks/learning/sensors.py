@@ -3,7 +3,7 @@
 
 The data are `watch.npz`, `speech.npz` and `gas.npz` in the folder TFLM_ZO_DATA, and so are the splits. Subjects 4
 to 6, speakers 21, 22, 24 and 26 and batch 5 are for choosing defaults; the others are targets. None has a
-validation part of its own.
+validation part of its own. A name with -64 behind it is the same task with 64 samples of all classes alike.
 """
 
 from __future__ import annotations
@@ -92,7 +92,16 @@ def _gas(batch: int) -> _Shift:
 _SHIFTS = {"watch": _watch, "speech": _speech, "gas": _gas}
 
 
-def _task(name: str, number: int) -> Callable[[Path, int], Task]:
+def _few(rows: Array, labels: Array, count: int) -> Array:
+    """Returns so many of the rows, of all classes alike, in their order."""
+    drawn, turn = np.random.default_rng(count).permutation(len(rows)), np.empty(len(rows), int)
+    for label in np.unique(labels[rows]):
+        own = drawn[labels[rows[drawn]] == label]
+        turn[own] = np.arange(len(own))
+    return rows[np.sort(np.lexsort((drawn, turn))[:count])]
+
+
+def _task(name: str, number: int, samples: int | None = None) -> Callable[[Path, int], Task]:
     def task(folder: Path, seed: int) -> Task:
         shift, path = _SHIFTS[name](number), folder / f"{name}-{seed}.tflite"
         labels = shift.y.astype(np.int32)
@@ -114,7 +123,7 @@ def _task(name: str, number: int) -> Callable[[Path, int], Task]:
         old, test = (known[0][some], known[1][some]), part(shift.test)
         return Task(
             model=path,
-            adapt=part(shift.adapt),
+            adapt=part(shift.adapt if samples is None else _few(shift.adapt, labels, samples)),
             validation=test,
             test=test,
             old=old,
@@ -127,5 +136,11 @@ def _task(name: str, number: int) -> Callable[[Path, int], Task]:
     return task
 
 
-SENSOR_TASKS = {f"{name}-{n}": _task(name, n) for of in (_CHOSEN_ON, _TARGETS) for name, own in of.items() for n in own}
+SENSOR_TASKS = {
+    f"{name}-{number}{few}": _task(name, number, samples)
+    for few, samples in (("", None), ("-64", 64))
+    for of in (_CHOSEN_ON, _TARGETS)
+    for name, numbers in of.items()
+    for number in numbers
+}
 """By name: makes the task from a folder for models and the seed of pre-training."""

@@ -173,6 +173,7 @@ def firmware(
         "algorithm": run.algorithm,
         "trains": dataclasses.asdict(trained_layers(loaded, run)),
         "memory_saved_by": fitted.sentences if fitted else (),
+        "batch_size": run.batch_size,
         "steps": total,
         "step_forwards": _step_forwards(loaded, run, count, total) + (fitted.again if fitted else 0.0),
         "samples": count,
