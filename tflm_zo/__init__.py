@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .logs import LogError, replay_log
     from .planner.plan import plan
     from .recalibration import RunningMoments
+    from .recalibration.drift import drift
     from .recalibration.recalibrate import recalibrate
     from .report import write_report
     from .runtime.litert import exact_delegate
@@ -152,6 +153,7 @@ __all__ = [
     "core",
     "data",
     "deploy",
+    "drift",
     "evaluate",
     "exact_delegate",
     "export_model",
@@ -204,6 +206,7 @@ _HOMES: Final = {
     "logs": ("LogError", "replay_log"),
     "planner.plan": ("plan",),
     "recalibration": ("RunningMoments",),
+    "recalibration.drift": ("drift",),
     "recalibration.recalibrate": ("recalibrate",),
     "report": ("write_report",),
     "runtime.litert": ("exact_delegate",),

@@ -11,8 +11,18 @@ from helpers.interpreters import require
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from helpers.models.node_networks import attention, other_operators, parts
-from tflm_zo.converters import ConversionError, ResidualBlocks, inject, load_model, read_metadata
-from tflm_zo.training import Exact, Nodes, Settings, SettingsError, Trainer, Weights, inject_for, inject_settings
+from tflm_zo.converters import ConversionError, Last, ResidualBlocks, inject, load_model, read_metadata
+from tflm_zo.training import (
+    Exact,
+    Nodes,
+    Settings,
+    SettingsError,
+    Trainer,
+    Weights,
+    algorithms,
+    inject_for,
+    inject_settings,
+)
 from tflm_zo.training.lowering import lower
 from tflm_zo.training.rules import Bits
 
@@ -122,6 +132,20 @@ def test_fewer_layers_than_the_tail_has():
     assert steps[1] == [] and steps[3] == steps[6][: len(steps[3])] and len(steps[3]) == 3
     whole = lower(zo, metadata, Settings(tasks=(Exact(last=ResidualBlocks(2)),), batch_size=4), steps=3, samples=8)
     assert [(s.kind, s.source, s.target) for s in whole.program.steps] == steps[6]
+
+
+@pytest.mark.parametrize("name", ["lenet5", "residual", "depthwise_separable"])
+def test_fields_of_errors_are_those_of_the_steps(name):
+    """A device has memory for each, so none is left of layers that are not trained."""
+    zo = inject_for(load_model(MODELS[name]()), algorithms.exact(), batch=1)
+    counts = []
+    for last in (1, 2, 3, None):
+        settings = dataclasses.replace(algorithms.exact(), layers=last and Last(last))
+        program = lower(zo, read_metadata(zo), settings, steps=3, samples=8).program
+        used = {0, *program.of_tasks.values(), *(f for step in program.steps for f in (step.source, step.target))}
+        assert used == set(range(len(program.fields)))
+        counts.append(len(program.fields))
+    assert counts == sorted(counts) and counts[0] < counts[-1]
 
 
 def test_errors_begin_at_the_last_layer():

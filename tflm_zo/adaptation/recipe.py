@@ -230,11 +230,11 @@ def adapt(
     choice = division = way = None
     costs = list[Cost]()
     if limited and known is None:
-        planned = plan(source, board=board, ram=ram, forward_only=forward_only, **(inject or {}))
+        planned = plan(source, board=board, ram=ram, forward_only=forward_only, inject=inject)
         costs, ram = planned.fitting_of(cast(str | None, settings)), planned.target.ram
         way = costs[0].way
     if chooses and known is None:
-        ladder = [cost.way for cost in costs] or ways(source, **(inject or {}))
+        ladder = [cost.way for cost in costs] or ways(source, inject)
         division = Division(x, y, validation_data, validation_split, rehearsal, groups)
 
         def load(zo: Model, settings: Settings) -> Trainer:

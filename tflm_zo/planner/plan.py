@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..converters import ConversionError, Model, load_model
 from ..converters.settings import InjectChanges
@@ -19,9 +19,6 @@ from ..training.injection import is_zo
 from .boards import Board, Core, boards, find_board, find_core
 from .instructions import Instructions, clamped_shares
 from .ways import SAMPLES, Backpropagation, Sizes, Way, backpropagation, sizes_of, ways
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 #: Version of the result of `Plan.as_dict`.
 SCHEMA = 1
@@ -216,8 +213,8 @@ def plan(
     power: float | None = None,
     cycles: float | None = None,
     forward_only: bool = False,
+    inject: InjectChanges | None = None,
     name: str | None = None,
-    **given: Unpack[InjectChanges],
 ) -> Plan:
     """Estimates the memory and time that training needs on a device.
 
@@ -231,8 +228,8 @@ def plan(
         power: watts while the device computes.
         cycles: cycles per instruction; None: the core's.
         forward_only: True to leave out ways that pass errors back through layers.
+        inject: settings of `inject`, as for `ways`.
         name: name of the model in commands; None: its path.
-        **given: settings of `inject`, as for `ways`.
 
     Raises:
         ConversionError: the model cannot be trained, or is a ZO model.
@@ -249,7 +246,7 @@ def plan(
     if name is None:
         name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "model.tflite"
     instructions = Instructions(target.core.measured, target.core.kernels)
-    found = ways(loaded, forward_only=forward_only, **given)
+    found = ways(loaded, inject, forward_only=forward_only)
     clamped = {key: clamped_shares(zo) for key, zo in {id(way.zo): way.zo for way in found}.items()}
     sizes = sizes_of(loaded, found, target.ram)
     costs = (_cost(w, s, loaded, target, instructions, clamped[id(w.zo)]) for w, s in zip(found, sizes, strict=True))

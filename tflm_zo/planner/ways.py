@@ -9,7 +9,6 @@ import dataclasses
 import glob
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..converters import ConversionError, InjectSettings, Model, ZoMetadata, read_metadata
 from ..converters.kernels import FILTER_OPERATORS
@@ -28,9 +27,6 @@ from ..training.lowering import LoweredRun
 from ..training.model_fit import check_model
 from ..training.settings import Settings
 from ..training.trained_layers import TrainedLayers, trained_layers
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 #: Algorithms of the ladder.
 LADDER = ("exact", "node", "weight")
@@ -95,18 +91,18 @@ class _Models:
         return key
 
 
-def ways(model: Model, *, forward_only: bool = False, **given: Unpack[InjectChanges]) -> list[Way]:
+def ways(model: Model, inject: InjectChanges | None = None, *, forward_only: bool = False) -> list[Way]:
     """Returns the ladder: the ways to train a plain int8 model. The first is likely to learn most.
 
     Args:
         model: the model.
+        inject: settings of `inject`. With `update_bits`, ways with others are left out.
         forward_only: True to leave out ways that pass errors back through layers.
-        **given: settings of `inject`. With `update_bits`, ways with others are left out.
 
     Raises:
         ConversionError: the model cannot be trained.
     """
-    models, found, error = _Models(model, given), list[Way](), None
+    models, found, error = _Models(model, inject or {}), list[Way](), None
     for make in (_by_exact, _by_nodes, _last_layer, _by_weights)[1 if forward_only else 0 :]:
         try:
             found.extend(make(models))
@@ -115,7 +111,7 @@ def ways(model: Model, *, forward_only: bool = False, **given: Unpack[InjectChan
     if not found:
         assert error is not None
         raise error
-    bits = given.get("update_bits")
+    bits = (inject or {}).get("update_bits")
     return sorted((way for way in found if bits in (None, way.update_bits)), key=lambda way: way.rank)
 
 

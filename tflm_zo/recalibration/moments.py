@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -134,6 +135,11 @@ class Shift:
     deviation_shift: float  # root mean square over channels of the logarithm of new deviation / old deviation
     mean_share: float  # share of the means' shift that is corrected, 0..1
     deviation_share: float  # share of the deviations' shift that is corrected, 0..1
+
+    @property
+    def size(self) -> float:
+        """The part of both shifts that is not chance, in old deviations."""
+        return math.sqrt(self.mean_share * self.mean_shift**2 + self.deviation_share * self.deviation_shift**2)
 
     def correction(
         self, now: Moments, zero_point: int, *, shared: bool, before: _Floats

@@ -90,7 +90,7 @@ def statistics_of_outputs(layers: Sequence[Operator], outputs: Sequence[NDArray[
     """Returns statistics of corrected layers from their outputs, [samples, ...]. DataError: one sample."""
     if len(outputs[0]) < 2:
         raise DataError("statistics take 2 samples at least; some hundred are good")
-    found = [channel_statistics(y, _zero_point(op)) for y, op in zip(outputs, layers, strict=True)]
+    found = [channel_statistics(y, zero_point_of(op)) for y, op in zip(outputs, layers, strict=True)]
     return Statistics(len(outputs[0]), found, layout_of(outputs[0]))
 
 
@@ -140,14 +140,10 @@ def recalibrate(
     loaded = load_model(model)
     corrected_layers(loaded)  # refuses a model without such layers first
     old = (
-        read_statistics(loaded)
+        kept_statistics(loaded)
         if source is None
         else channel_statistics_of(loaded, source, runtime=runtime, threads=threads)
     )
-    if old is None:
-        raise ConversionError(
-            "the model keeps no statistics of the data that it was made for; give samples of them as source"
-        )
     result = with_statistics(loaded, old)
     before = result.referenced_buffers()
     graph, layers = result.subgraphs[0], corrected_layers(result)
@@ -159,7 +155,7 @@ def recalibrate(
             raise DataError("the moments are of no sample")
         samples = x.samples
         layer, was = layers[x.layer], old.layers[x.layer]
-        shift = shift_between(was, old.samples, x.moments, samples, _zero_point(layer))
+        shift = shift_between(was, old.samples, x.moments, samples, zero_point_of(layer))
 
         def rescale(_: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
             return rescale_channels(graph, layer, factors, shifts)
@@ -171,7 +167,7 @@ def recalibrate(
         samples = walk.samples
         for number, layer in enumerate(watch(layers)):
             now = walk.moments(number)
-            if number == 0 and _is_uneven(old, walk, _zero_point(layer)):
+            if number == 0 and _is_uneven(old, walk, zero_point_of(layer)):
                 uneven = True
                 break
             changes[layer] = _recalibrate_layer(layer, old, number, now, walk)
@@ -182,7 +178,18 @@ def recalibrate(
     return Recalibration(result, samples, old.samples, uneven, _report(result, changes))
 
 
-def _zero_point(layer: Operator) -> int:
+def kept_statistics(model: Model) -> Statistics:
+    """Returns the statistics of the old data that a model keeps; raises ConversionError if there are none."""
+    found = read_statistics(model)
+    if found is None:
+        raise ConversionError(
+            "the model keeps no statistics of the data that it was made for; give samples of them as source"
+        )
+    return found
+
+
+def zero_point_of(layer: Operator) -> int:
+    """Returns the zero point of a layer's output."""
     quantization = layer.outputs[0].quantization
     assert quantization is not None  # inject has checked it
     return quantization.zero_point
@@ -197,7 +204,7 @@ def _is_uneven(old: Statistics, walk: Walk, zero_point: int) -> bool:
 
 
 def _recalibrate_layer(layer: Operator, old: Statistics, number: int, now: Moments, walk: Walk) -> tuple[Shift, int]:
-    shift = shift_between(old.layers[number], old.samples, now, walk.samples, _zero_point(layer))
+    shift = shift_between(old.layers[number], old.samples, now, walk.samples, zero_point_of(layer))
     factors, corrected = np.ones(len(now.sums)), np.zeros(len(now.sums), bool)
     for _ in range(ROUNDS):
         factors, moved = _correct(layer, number, shift, now, factors, walk.correct)

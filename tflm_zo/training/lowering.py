@@ -146,6 +146,11 @@ def _backward_program(tasks: Sequence[LoweredTask], model: Model, metadata: ZoMe
     exact = {t.nodes.trainable: i for i, t in enumerate(tasks) if t.is_exact and t.nodes is not None}
     if tail is None or not exact:
         return None
+    of_tasks = zip(tail.layers, tail.of_layers, strict=True)
+    fields = {exact[n.trainable]: f for n, f in of_tasks if n.trainable in exact}
+    # Errors go no further back than to the first layer that is trained.
+    used = sorted({0, *fields.values(), *(field for s in kept for field in (s.source, s.target))})
+    number = {field: i for i, field in enumerate(used)}
     steps = []
     for step in kept:
         layer, tensor, factors = None, None, np.array(step.factors)
@@ -155,13 +160,10 @@ def _backward_program(tasks: Sequence[LoweredTask], model: Model, metadata: ZoMe
             scales = channel_scales(model, metadata, tensor)
             factors = np.broadcast_to(scales, nodes.geometry["out_c"])
         mantissas, exponent = _mantissas(factors) if factors.size else (None, 0)
-        own = step.kind, step.source, step.target, step.numbers
+        own = step.kind, number[step.source], number[step.target], step.numbers
         steps.append(BackwardStep(*own, layer, mantissas, exponent, tensor, step.segment))
-    fields = zip(tail.layers, tail.of_layers, strict=True)
     return BackwardProgram(
-        tuple(steps),
-        tuple(f.count for f in tail.fields),
-        {exact[n.trainable]: f for n, f in fields if n.trainable in exact},
+        tuple(steps), tuple(tail.fields[f].count for f in used), {i: number[f] for i, f in fields.items()}
     )
 
 

@@ -133,7 +133,7 @@ def firmware(
     wanted: Settings | str | None = algorithm
     limited = forward_only or (most is not None and algorithm in (None, *LADDER))
     if not is_zo(given) and (limited or not (algorithm or settings)):  # as train without a choice
-        planned = plan(given, board=board, ram=most, forward_only=forward_only, **injection)
+        planned = plan(given, board=board, ram=most, forward_only=forward_only, inject=injection)
         way = planned.fitting_of(algorithm)[0].way
         wanted, injection = way.settings, {**injection, "update_bits": way.update_bits}
     source = model_of_run(given, wanted, changes, inject=injection, batch=1, length=length)
