@@ -45,7 +45,7 @@ import tflm_zo as zo
 from tflm_zo.converters import Model, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import generate_firmware
-from tflm_zo.firmware.boundaries import Boundaries, saving_memory
+from tflm_zo.firmware.boundaries import boundaries_of, saving_memory
 from tflm_zo.firmware.device_model import device_model
 from tflm_zo.firmware.planning import plan_run
 from tflm_zo.planner.instructions import Instructions, clamped_shares
@@ -117,7 +117,7 @@ def measure(run: str, model: Model, library: Library, folder: Path) -> dict[str,
         usual_device = device_model(made_for, plan_run(made_for, settings, steps=1, samples=1))
         saving = saving_memory(made_for, metadata, usual_device, 0)
         memory = saving.plan.memory
-        again = instructions.reruns(made_for, Boundaries(made_for, metadata, saving).reruns)
+        again = instructions.reruns(made_for, boundaries_of(made_for, metadata, saving).reruns)
     made = generate_firmware(
         made_for,
         settings,

@@ -5,6 +5,8 @@
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_BACKWARD_TAIL_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_BACKWARD_TAIL_H_
 
+#include <string.h>
+
 #include "ops/core/run/zo_node_backward.h"
 #include "ops/device/zo_carver.h"
 #include "ops/device/zo_network.h"
@@ -17,9 +19,9 @@ struct ErrorFieldInfo {
   int32_t at;  // see Network::place; -1: it is kept for each sample of the minibatch
 };
 
-// Segments that run again before a step of the program, see Network::Rerun.
+// Segments that run again between two steps of the program, see Network::Rerun.
 struct Rerun {
-  uint16_t before;
+  uint16_t when;  // twice the number of the steps before, plus 1 if updates after these come first
   uint8_t first;
   uint8_t end;
 };
@@ -72,9 +74,15 @@ struct BackwardTail {
   // Called before the first step.
   void Begin() { done = reruns = 0; }
 
+  // Lets the next step read a copy of its filter, which is updated before.
+  void CopyFilter(int8_t* copy, size_t bytes) {
+    memmove(copy, sources[done], bytes);  // a repeated update has the copy already
+    sources[done] = copy;
+  }
+
   // Does steps up to `end`, of the part that has been captured.
   zo_status LeadBack(const zo_node_run& run, Network* network, uint32_t end) {
-    if (end <= done) return ZO_OK;
+    if (end == 0) return ZO_OK;
     for (uint32_t i = 0; done == 0 && i < info->step_count; ++i) {
       const uint32_t kind = info->steps[i].kind;
       sources[i] = nullptr;
@@ -82,11 +90,11 @@ struct BackwardTail {
       if (zo_backward_looks(kind)) sources[i] = network->kept(info->reads[i]);
     }
     for (;;) {
-      const bool waits = reruns < info->rerun_count;
-      const uint32_t next = waits && info->reruns[reruns].before < end ? info->reruns[reruns].before : end;
+      const bool waits = reruns < info->rerun_count && info->reruns[reruns].when <= 2 * end;
+      const uint32_t next = waits ? info->reruns[reruns].when / 2 : end;
       zo_status status = zo_node_run_backward(&run, &program, done, next, sources);
       done = next;
-      if (status != ZO_OK || next == end) return status;
+      if (status != ZO_OK || !waits) return status;
       status = network->Rerun(info->reruns[reruns].first, info->reruns[reruns].end);
       if (status != ZO_OK) return status;
       ++reruns;

@@ -232,8 +232,10 @@ zo_status NodeTrainer::Update(const zo_node_request& request, zo_report* report)
 #endif
 #if ZO_WITH_BACKWARD
   if (tail_ != nullptr && UpdatesOnTheWay()) {
-    const zo_status status = tail_->LeadBack(run_, network_, infos_[request.task].steps);
+    const TaskInfo& info = infos_[request.task];
+    const zo_status status = tail_->LeadBack(run_, network_, info.steps);
     if (status != ZO_OK) return status;
+    if (info.copy_at >= 0) tail_->CopyFilter(network_->place(info.copy_at), network_->tensor(info.first_tensor).size);
   }
 #endif
   zo_tensor tensors[2];  // a layer's filter, its biases, or both

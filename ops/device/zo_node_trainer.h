@@ -36,6 +36,8 @@ struct TaskInfo {
   const BackwardInfo* backward;  // exact tasks of a tail with a program, the same for all; or null
   uint32_t field;                // its field in the program
   uint32_t steps;                // of the program, that come before its update
+  int32_t copy_at;               // if the next step reads the filter as it was before: where to copy it, see
+                                 // Network::place; or -1
 };
 
 class NodeTrainer {

@@ -44,6 +44,10 @@ def _passed(name: str, result: NDArray[np.int16], exponent: int, *arguments: Any
     return result, found.value
 
 
+def _place(into: NDArray[np.int16] | None, shape: tuple[int, ...]) -> NDArray[np.int16]:
+    return np.empty(shape, np.int16) if into is None else into
+
+
 def mask(outputs: NDArray[np.int8], low: int, high: int, values: NDArray[np.int16]) -> NDArray[np.int16]:
     """Masks errors with 0 for clamped outputs."""
     masked = values.copy()
@@ -51,12 +55,12 @@ def mask(outputs: NDArray[np.int8], low: int, high: int, values: NDArray[np.int1
     return masked
 
 
-def scale(mantissas: NDArray[np.int16], exponent: int, errors: Errors) -> Errors:
-    """Computes errors times mantissas[i % channels] * 2^(exponent - 15)."""
+def scale(mantissas: NDArray[np.int16], exponent: int, errors: Errors, into: NDArray[np.int16] | None = None) -> Errors:
+    """Computes errors times mantissas[i % channels] * 2^(exponent - 15); with `into`, as below, writes them there."""
     values = errors[0]
     data = address("errors", values, np.int16)
     factors = _factors(mantissas, exponent)
-    return _passed("zo_scale_errors", np.empty_like(values), 0, factors, values.size, data, errors[1])
+    return _passed("zo_scale_errors", _place(into, values.shape), 0, factors, values.size, data, errors[1])
 
 
 def add(errors: Errors, sum_so_far: Errors) -> Errors:
@@ -66,9 +70,11 @@ def add(errors: Errors, sum_so_far: Errors) -> Errors:
     return _passed("zo_add_errors", result, exponent_so_far, result.size, data, errors[1])
 
 
-def slice_blocks(values: NDArray[np.int16], blocks: int, pitch: int, offset: int, length: int) -> NDArray[np.int16]:
+def slice_blocks(
+    values: NDArray[np.int16], blocks: int, pitch: int, offset: int, length: int, into: NDArray[np.int16] | None = None
+) -> NDArray[np.int16]:
     """Reads int16 [blocks, length] of flat errors."""
-    result = np.empty((blocks, length), np.int16)
+    result = _place(into, (blocks, length))
     data = address("errors", values, np.int16)
     call("zo_slice_errors", blocks, pitch, offset, length, data, result.ctypes.data)
     return result
@@ -84,11 +90,17 @@ def place_blocks(
     return result
 
 
-def levels(mantissas: NDArray[np.int16], exponent: int, values: NDArray[np.int8], errors: Errors) -> Errors:
+def levels(
+    mantissas: NDArray[np.int16],
+    exponent: int,
+    values: NDArray[np.int8],
+    errors: Errors,
+    into: NDArray[np.int16] | None = None,
+) -> Errors:
     """Multiplies errors by the factor of each value's level."""
     factors, data = address("mantissas", mantissas, np.int16), address("errors", errors[0], np.int16)
     read = address("levels", values, np.int8)
-    result = np.empty_like(errors[0])
+    result = _place(into, errors[0].shape)
     return _passed("zo_level_errors", result, 0, factors, exponent, values.size, read, data, errors[1])
 
 
@@ -110,11 +122,11 @@ def max_pool(pool: Pool, inputs: NDArray[np.int8], errors: Errors) -> Errors:
     return _passed("zo_max_pool_backprop", result, 0, pool.struct, read, data, errors[1])
 
 
-def average_pool(pool: Pool, errors: Errors) -> Errors:
+def average_pool(pool: Pool, errors: Errors, into: NDArray[np.int16] | None = None) -> Errors:
     """Computes errors of an AVERAGE_POOL_2D's inputs."""
     scratch = library().zo_pool_scratch_values(pool.struct)
     data = address("errors", errors[0], np.int16)
-    result = np.empty(pool.inputs, np.int16)
+    result = _place(into, pool.inputs)
     return _passed("zo_average_pool_backprop", result, 0, pool.struct, data, errors[1], scratch=scratch)
 
 
@@ -127,9 +139,15 @@ def conv_norm(layer: NodeLayer, weights: NDArray[np.int8]) -> int:
     return norm.value
 
 
-def conv(layer: NodeLayer, weights: NDArray[np.int8], scales: NDArray[np.int16] | None, errors: Errors) -> Errors:
+def conv(
+    layer: NodeLayer,
+    weights: NDArray[np.int8],
+    scales: NDArray[np.int16] | None,
+    errors: Errors,
+    into: NDArray[np.int16] | None = None,
+) -> Errors:
     """Computes errors of a convolution's inputs, [in_h, in_w, in_c]."""
-    result, norm = np.empty((layer.in_h, layer.in_w, layer.in_c), np.int16), conv_norm(layer, weights)
+    result, norm = _place(into, (layer.in_h, layer.in_w, layer.in_c)), conv_norm(layer, weights)
     factors = None if scales is None else address("scales", scales, np.int16)
     given = (weights.ctypes.data, norm, factors, address("errors", errors[0], np.int16), errors[1])
     scratch = library().zo_conv_backprop_scratch_values(layer.struct)

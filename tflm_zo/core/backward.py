@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,10 +52,38 @@ class BackwardStep:
         kind = int(getattr(constants, f"ZO_BACKWARD_{self.kind.upper()}"))
         return {"kind": kind, "from": self.source, "to": self.target, **{name: own.get(name, 0) for name in names}}
 
+    @cached_property
+    def lead(self) -> int | None:
+        """Number of values by which the errors that the step writes have to begin before those that it reads if both
+        share memory; below 0, they may begin so much behind them. None: they cannot share memory.
+        """
+        if self.kind in ("factors", "levels", "slice"):  # value by value
+            return 0
+        windows = self.pool if self.layer is None else self.layer.struct
+        if windows is None or self.kind == "max_pool":
+            return None
+        in_c, out_c = (windows.channels,) * 2 if self.layer is None else (windows.in_c, windows.out_c)
+        rows, columns = (_first_windows(windows, *side) for side in (("h", "top"), ("w", "left")))
+        # Inputs are written in order: the first output that an input or a later one reads.
+        first = np.minimum.accumulate((rows[:, None] * windows.out_w + columns).ravel()[::-1])[::-1]
+        leads = np.arange(1, first.size) * in_c - first[1:] * out_c
+        return int(leads.max(initial=-windows.out_h * windows.out_w * out_c))
+
     @property
     def channels(self) -> int:
         """Number of the factors' channels."""
         return self.mantissas.size if self.kind == "factors" and self.mantissas is not None else 0
+
+
+def _first_windows(windows: Struct, side: str, begin: str) -> NDArray[np.int64]:
+    """Returns the first window along a side that reads each position; far above all of them: none does."""
+    inputs, outputs, size, stride = (getattr(windows, f"{name}_{side}") for name in ("in", "out", "k", "stride"))
+    elements = np.arange(size) * getattr(windows, f"dilation_{side}", 1) - getattr(windows, f"pad_{begin}")
+    first = np.full(inputs, 2**31)
+    for window in range(outputs - 1, -1, -1):
+        read = elements + window * stride
+        first[read[(read >= 0) & (read < inputs)]] = window
+    return first
 
 
 @dataclass(frozen=True)

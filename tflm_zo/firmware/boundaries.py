@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -11,11 +12,12 @@ from ..converters.kernels import macs
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..converters.segments import entering_tensor
+from ..core import BackwardProgram
 from ..training.lowering import LoweredRun, StepMemory
-from .arena import first_gap
 from .device_model import DeviceModel
+from .places import Buffer, Sharing
 
-__all__ = ["Boundaries", "Rerun", "aligned", "saving_memory", "steps_before_update", "updates_on_the_way"]
+__all__ = ["Boundaries", "Rerun", "aligned", "boundaries_of", "saving_memory", "updates_of", "updates_on_the_way"]
 
 
 def updates_on_the_way(plan: LoweredRun) -> bool:
@@ -25,40 +27,53 @@ def updates_on_the_way(plan: LoweredRun) -> bool:
     return plan.program is not None and plan.minibatch == 1
 
 
-def steps_before_update(plan: LoweredRun) -> dict[int, int]:
-    """Returns the number of the backward program's steps before the update of each task of the exact tail, by the
-    task's number. The last task is updated first.
+class Update(NamedTuple):
+    """When a device updates the layer of a task of the exact tail."""
+
+    steps: int  # of the backward program that come before it
+    copied: int = 0  # bytes of the filter, if the next step reads it as it was before
+
+
+def updates_of(plan: LoweredRun, copies: bool) -> dict[int, Update]:
+    """Returns the update of each task of the exact tail, by the task's number. The last task is updated first.
+
+    Errors pass back through a layer by its old weights, so the step comes before the update, whose gradient reads the
+    same errors. If a copy of the filter is smaller than what is saved when the step writes over them, it comes first.
     """
-    program, found, so_far = plan.program, dict[int, int](), 0
+    program, found, so_far = plan.program, dict[int, Update](), 0
     if program is None:
         return found
     # The last step that changes a field, and the step that reads a filter.
     changes = {step.target: number for number, step in enumerate(program.steps, 1)}
     reads = {step.tensor: number for number, step in enumerate(program.steps, 1) if step.tensor is not None}
-    for task in sorted(program.of_tasks, reverse=True):
-        nodes = plan.tasks[task].nodes
-        assert nodes is not None  # it is exact
-        so_far = max(so_far, changes.get(program.of_tasks[task], 0), reads.get(nodes.trainable, 0))
-        found[task] = so_far
+    for i in sorted(program.of_tasks, reverse=True):
+        task = plan.tasks[i]
+        assert task.nodes is not None and task.layer is not None  # it is exact
+        read, copied = reads.get(task.nodes.trainable, 0) if task.keeps_inputs else 0, 0  # else biases alone move
+        so_far = max(so_far, changes.get(program.of_tasks[i], 0))
+        if so_far < read:
+            first = copies and 0 < so_far == read - 1 and _shared(program, so_far) > task.layer.weights
+            copied = task.layer.weights if first else 0
+            so_far = so_far if copied else read
+        found[i] = Update(so_far, copied)
     return found
+
+
+def _shared(program: BackwardProgram, number: int) -> int:
+    """Returns the bytes of errors that a step writes over those that it reads, if these are not read later."""
+    step, later = program.steps[number], program.steps[number + 1 :]
+    if step.lead is None or any(step.source in (s.source, s.target) for s in later):
+        return 0
+    source, target = program.fields[step.source], program.fields[step.target]
+    return 2 * (source + target - max(source + max(step.lead, 0), target))
 
 
 class Rerun(NamedTuple):
     """Segments that a device runs again, to compute their inputs and the input of the segment behind them."""
 
-    before: int  # number of the backward program's step before which they run
+    when: int  # twice the number of the backward program's steps before, plus 1 if updates after these come first
     first: int  # the first of the segments
     end: int  # the segment behind the last one
-
-
-class _Buffer(NamedTuple):
-    """A buffer, and the first and the last time at which it is needed."""
-
-    kind: str  # "at", "passing" or "field"
-    number: int  # of a segment or a field
-    size: int  # bytes, a multiple of 8
-    first: float
-    last: float
 
 
 class InfeasibleError(ValueError):
@@ -77,43 +92,51 @@ class Boundaries:
         passing: offset of each that later segments read, in a run that keeps nothing: the place where it is
             kept, unless such a run begins at the segment or before it.
         fields: offset of each field of errors that is not kept for each sample, by its number.
+        filters: offset of each copy of a filter, by the number of the task that updates it.
         shared: bytes of the arena to which the lowest offsets belong; the others follow them in the workspace.
         bytes: bytes of the workspace.
+        least: bytes that it takes at least.
         reruns: segments that run again, in the order of their steps.
 
     Raises:
         InfeasibleError: activations that are not kept cannot be computed again.
     """
 
-    def __init__(self, model: Model, metadata: ZoMetadata, device: DeviceModel) -> None:
+    def __init__(
+        self, model: Model, metadata: ZoMetadata, device: DeviceModel, *, copies: bool = False, placed: bool = True
+    ) -> None:
         self._model, self._metadata, self._plan = model, metadata, device.plan
         self._forward = len(metadata.segments)
         self._end = self._forward + 1 + (0 if self._plan.program is None else len(self._plan.program.steps))
-        self._before = steps_before_update(self._plan)
+        self.updates = updates_of(self._plan, copies)
+        self._errors = self._fields()
         uses, skipping = self._uses(), sorted({k for s in metadata.segments for k in s.skips})
         again = self._plan.memory.recomputed
         self.reruns = [] if not again else self._reruns(uses, again)
-        of_reruns = {k: r.before + self._forward + 0.5 for r in self.reruns for k in range(r.first + 1, r.end + 1)}
+        of_reruns = {k: self._time(r.when) for r in self.reruns for k in range(r.first + 1, r.end + 1)}
         first = min(_starts(self._plan), default=self._forward)
         own = [("at", k, of_reruns.get(k, k) if k in again else k, max(times)) for k, times in uses.items()]
         own += [("passing", k, 0, self._end) for k in skipping if k not in uses or k >= first]
-        buffers = [_Buffer(kind, k, aligned(self._bytes_entering(k)), since, until) for kind, k, since, until in own]
-        buffers += self._fields()
+        buffers = [Buffer(kind, k, aligned(self._bytes_entering(k)), since, until) for kind, k, since, until in own]
+        buffers += self._errors
         self.shared = device.head if self._plan.memory.shares_arena else 0
-        invokes = [(0.0, float(self._forward)), *((r.before + self._forward + 0.5,) * 2 for r in self.reruns)]
-        places = self._places = _places(buffers, self.shared, invokes)
-        self.at = {b.number: at for b, at in places.items() if b.kind == "at"}
-        self.fields = {b.number: at for b, at in places.items() if b.kind == "field"}
-        passing = {b.number: at for b, at in places.items() if b.kind == "passing"}
+        invokes = [(0.0, float(self._forward)), *((self._time(r.when),) * 2 for r in self.reruns)]
+        self._sharing = Sharing(buffers, self.shared, invokes, self._leads(buffers))
+        self.least = self._sharing.most()[0] - self.shared
+        if not placed:
+            return
+        places = dict(zip(buffers, self._sharing.places(), strict=True))
+        kinds = ("at", "passing", "field", "filter")
+        of_kinds = ({b.number: at for b, at in places.items() if b.kind == kind} for kind in kinds)
+        self.at, passing, self.fields, self.filters = of_kinds
         self.passing = {k: passing[k] if k in passing else self.at[k] for k in skipping}
         self.bytes = max([self.shared, *(at + b.size for b, at in places.items())]) - self.shared
 
     @property
     def crowded(self) -> set[int]:
-        """Segments whose kept input is there beside the buffer that ends last. Others are not worth computing again."""
-        last = [b for b, at in self._places.items() if at + b.size == self.shared + self.bytes]
-        there = (b for b in self._places for top in last if b.first <= top.last and top.first <= b.last)
-        return {b.number for b in there if b.kind == "at"}
+        """Segments whose kept input is there when most memory is needed. Others are not worth computing again."""
+        _, time = self._sharing.most()
+        return {b.number for b in self._sharing.buffers if b.kind == "at" and b.first <= time <= b.last}
 
     @property
     def rerun_macs(self) -> int:
@@ -126,13 +149,13 @@ class Boundaries:
         plan, metadata, forward = self._plan, self._metadata, self._forward
         found: dict[int, list[float]] = {}
 
-        def use(segment: int, time: int) -> None:
+        def use(segment: int, time: float) -> None:
             found.setdefault(segment, []).append(time)
 
         for start in _starts(plan):
             for k in metadata.entering(start):
                 use(k, self._end)
-        own = self._before if updates_on_the_way(plan) else {}
+        own = {i: u.steps + 0.25 for i, u in self.updates.items()} if updates_on_the_way(plan) else {}
         stays = int(plan.settings.parts) == 1  # a minibatch of one invoke has its inputs where they are kept
         for i, task in enumerate(plan.tasks):
             use(task.start_segment, forward if task.is_exact else self._end)
@@ -161,41 +184,72 @@ class Boundaries:
         for kept, group in itertools.groupby(_with_last_kept(uses, again), lambda pair: pair[0]):
             members = [k for _, k in group]
             first = min(time for k in members for time in uses[k])
-            before, end = int(first) - self._forward - 1, members[-1]
+            latest, end = math.ceil(2 * (first - self._forward)) - 1, members[-1]
+            # The latest of a few times at which errors take least memory: an invoke needs the arena.
+            when = min(range(latest, max(0, latest - 4), -1), key=self._live, default=0)
             segments = range(kept, end)
             inputs = {
                 port.index for k in segments for port in self._metadata.segments[k].inputs if port.role == "input"
             }
             skips = {k for s in segments for k in self._metadata.segments[s].skips if k < kept}
-            if before < 0 or kept not in uses or inputs - ({0} if kept == 0 else set()) or skips - uses.keys():
+            if when < 1 or kept not in uses or inputs - ({0} if kept == 0 else set()) or skips - uses.keys():
                 raise InfeasibleError
+            found.append(Rerun(when, kept, end))
             for k in {kept, *skips}:
-                uses[k].append(first - 0.5)
-            found.append(Rerun(before, kept, end))
+                uses[k].append(self._time(when))
         return sorted(found)
 
-    def _fields(self) -> list[_Buffer]:
-        """Returns the fields of errors that are not kept for each sample."""
+    def _time(self, when: int) -> float:
+        return self._forward + when / 2 + 0.125  # before an update, at a quarter
+
+    def _live(self, when: int) -> int:
+        return sum(b.size for b in self._errors if b.first <= self._time(when) <= b.last)
+
+    def _fields(self) -> list[Buffer]:
+        """Returns the fields of errors that are not kept for each sample, and the copies of filters."""
         program, forward = self._plan.program, self._forward
         if program is None:
             return []
-        lives = {0: (forward, forward)}
+        lives: dict[int, tuple[float, float]] = {0: (forward, forward)}
         for number, step in enumerate(program.steps, forward + 1):
             for field in (step.source, step.target):
                 lives[field] = lives.get(field, (number, number))[0], number
-        for task, steps in self._before.items():
+        copies = list[Buffer]()
+        for task, (steps, copied) in self.updates.items():
             first, last = lives.get(program.of_tasks[task], (forward, forward))
-            lives[program.of_tasks[task]] = first, max(last, forward + steps)
+            lives[program.of_tasks[task]] = first, max(last, time := forward + steps + 0.25)
+            copies += [Buffer("filter", task, aligned(copied), time, forward + steps + 1)] if copied else []
         kept = frozenset[int]() if updates_on_the_way(self._plan) else program.kept
-        return [
-            _Buffer("field", f, aligned(2 * program.fields[f]), *life) for f, life in lives.items() if f not in kept
-        ]
+        errors = {f: aligned(2 * count) for f, count in enumerate(program.fields) if f in lives and f not in kept}
+        return [*(Buffer("field", f, size, *lives[f]) for f, size in errors.items()), *copies]
+
+    def _leads(self, buffers: list[Buffer]) -> dict[tuple[int, int], int]:
+        """Returns the `leads` of `_places`: of each step that may write errors over those that it reads."""
+        steps, found = () if self._plan.program is None else self._plan.program.steps, {}
+        fields = {b.number: i for i, b in enumerate(buffers) if b.kind == "field"}
+        for time, step in enumerate(steps, self._forward + 1):
+            source, target = fields.get(step.source), fields.get(step.target)
+            if source is None or target is None or step.lead is None:
+                continue
+            if buffers[source].last == time == buffers[target].first:
+                found[source, target] = aligned(2 * step.lead)
+        return found
 
     def _bytes_entering(self, segment: int) -> int:
         if segment == 0:  # input 0 of the network
             readers = (t.layer for t in self._plan.tasks if t.nodes is not None and t.nodes.input_segment == 0)
             return self._metadata.batch * max(layer.input_bytes for layer in readers if layer is not None)
         return entering_tensor(self._model, self._metadata, segment).size  # int8
+
+
+def boundaries_of(model: Model, metadata: ZoMetadata, device: DeviceModel) -> Boundaries:
+    """Returns the smaller memory: with copies of filters or without."""
+    return min(_ways(model, metadata, device), key=lambda b: b.bytes)
+
+
+def _ways(model: Model, metadata: ZoMetadata, device: DeviceModel, **own: bool) -> list[Boundaries]:
+    ways = (False, True) if updates_on_the_way(device.plan) else (False,)
+    return [Boundaries(model, metadata, device, copies=copies, **own) for copies in ways]
 
 
 def _starts(plan: LoweredRun) -> set[int]:
@@ -221,20 +275,6 @@ def aligned(size: int) -> int:
     return -(-size // 8) * 8
 
 
-def _places(buffers: list[_Buffer], shared: int, invokes: list[tuple[float, float]]) -> dict[_Buffer, int]:
-    """Returns the offsets of buffers: the largest first, each at the lowest offset at which no other buffer of the same
-    time lies. `shared` bytes at the beginning are not there during invokes.
-    """
-    placed = dict[_Buffer, int]()
-    for b in sorted(buffers, key=lambda b: (-b.size, b.kind, b.number)):
-        taken = [(at, at + o.size) for o, at in placed.items() if o.first <= b.last and b.first <= o.last]
-        is_free = not any(first <= b.last and b.first <= last for first, last in invokes)
-        at = first_gap(taken, b.size) if is_free else shared
-        fits = is_free and not at < shared < at + b.size
-        placed[b] = at if fits else first_gap(taken, b.size, shared)
-    return placed
-
-
 def saving_memory(model: Model, metadata: ZoMetadata, device: DeviceModel, limit: int) -> DeviceModel:
     """Returns a device that saves as much memory in a step that its boundaries take at most `limit` bytes, if possible.
 
@@ -246,27 +286,27 @@ def saving_memory(model: Model, metadata: ZoMetadata, device: DeviceModel, limit
         return dataclasses.replace(device, plan=dataclasses.replace(device.plan, memory=memory))
 
     best = saves(StepMemory())
-    if not updates_on_the_way(device.plan) or (placed := Boundaries(model, metadata, best)).bytes <= limit:
+    if not updates_on_the_way(device.plan) or boundaries_of(model, metadata, best).bytes <= limit:
         return best
     skips = {k for s in metadata.segments for k in s.skips}
-    best, known = saves(StepMemory(True)), {}
-    present = Boundaries(model, metadata, best)
+    best, known = saves(StepMemory(True)), dict[tuple[int, ...], tuple[float, int]]()
+    present = boundaries_of(model, metadata, best)
     while present.bytes > limit:
         possible = sorted(present.crowded - skips - {0})
         # One, or two that follow each other: an activation alone may save nothing.
         for changed in [*((k,) for k in possible), *itertools.pairwise(possible)]:
             again = tuple(sorted(set(best.plan.memory.recomputed) ^ set(changed)))
             if again not in known:
-                other = saves(StepMemory(True, again))
                 try:
-                    made = Boundaries(model, metadata, other)
-                    known[again] = made.bytes, made.rerun_macs, other, made
+                    ways = _ways(model, metadata, saves(StepMemory(True, again)), placed=False)
+                    known[again] = min((b.least, b.rerun_macs) for b in ways)
                 except InfeasibleError:
-                    known[again] = placed.bytes, 0, best, placed
-        if not known:
+                    known[again] = math.inf, 0
+        again = min(known, key=known.__getitem__, default=())
+        if known.get(again, (math.inf,))[0] >= present.bytes:
             break
-        size, _, other, made = min(known.values(), key=lambda found: found[:2])
-        if size >= present.bytes:
-            break
-        best, present = other, made
+        known[again] = math.inf, 0  # it is tried once
+        made = boundaries_of(model, metadata, other := saves(StepMemory(True, again)))
+        if made.bytes < present.bytes:
+            best, present = other, made
     return best

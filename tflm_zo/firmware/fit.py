@@ -9,7 +9,7 @@ from ..training.checks import SettingsError
 from ..training.costs import SampleCosts
 from ..training.lowering import StepMemory
 from ..training.settings import Settings
-from .boundaries import Boundaries
+from .boundaries import boundaries_of
 from .device_model import device_model
 from .planning import plan_run
 from .platforms import PLATFORMS
@@ -56,5 +56,5 @@ def fit(model: Model, settings: Settings, ram: int, *, has_mve: bool = False, pl
             "Let `train` choose a run that fits, by its",
             give={"ram": ...},
         )
-    again = Boundaries(model, metadata, saving).rerun_macs / SampleCosts(model, metadata).forward
+    again = boundaries_of(model, metadata, saving).rerun_macs / SampleCosts(model, metadata).forward
     return Fitted(saving.plan.memory, again)

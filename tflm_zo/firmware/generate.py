@@ -14,7 +14,7 @@ from ..converters.model import Model
 from ..data import Data
 from ..training.lowering import LoweredRun
 from .amalgamation import Unit, join
-from .boundaries import Boundaries
+from .boundaries import boundaries_of
 from .config import config_source
 from .device_model import DeviceModel, device_model
 from .features import features, unused_sources, with_features
@@ -168,7 +168,7 @@ def generate(
         "tasks": len(plan.tasks),
         "block_segments": len(plan.block_segments) if plan.settings.blocks else 0,
         "interval": plan.interval,
-        "boundaries": Boundaries(model, metadata, device).bytes,
+        "boundaries": boundaries_of(model, metadata, device).bytes,
         "tables": tables,
         "models": arrays,
     }

@@ -17,7 +17,7 @@ from ..logs import Log
 from ..training.lowering import LoweredRun, lower_recorded
 from ..training.plan import model_loss
 from .arena import Arena, arenas_of
-from .boundaries import Boundaries, aligned, saving_memory
+from .boundaries import aligned, boundaries_of, saving_memory
 from .device_model import DeviceModel, device_model
 from .resolver import operators_of
 
@@ -113,7 +113,7 @@ def ram_within(
     ram = ram_of(model, metadata, device, arena=arena)
     if limit is None or ram.bytes <= limit:
         return ram, device
-    saving = saving_memory(model, metadata, device, Boundaries(model, metadata, device).bytes - (ram.bytes - limit))
+    saving = saving_memory(model, metadata, device, boundaries_of(model, metadata, device).bytes - (ram.bytes - limit))
     return ram_of(model, metadata, saving, arena=arena), saving
 
 
@@ -130,7 +130,7 @@ def trainer_of(plan: LoweredRun) -> str:
 def workspace_bytes(model: Model, metadata: ZoMetadata, device: DeviceModel) -> int:
     """Returns the size of the workspace on a 32-bit target."""
     own = _run_bytes(metadata, device.plan) if device.plan.tasks else 0
-    return max(8, Boundaries(model, metadata, device).bytes + own)
+    return max(8, boundaries_of(model, metadata, device).bytes + own)
 
 
 def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:

@@ -16,7 +16,7 @@ from ..core.loader import constants
 from ..logs import fingerprint
 from ..training.lowering import LoweredRun
 from ..training.plan import model_loss
-from .boundaries import Boundaries, steps_before_update
+from .boundaries import Boundaries, boundaries_of
 from .device_model import DeviceModel, bytes_of_sample
 from .source_text import fields, fill, own
 
@@ -138,7 +138,7 @@ def _run(device: DeviceModel, boundaries: Boundaries, names: Mapping[str, str]) 
         plan=plan,
         number=device.number,  # the device's numbers of tensors
         boundaries=boundaries,
-        steps=steps_before_update(plan),
+        updates=boundaries.updates,
         reads=[
             step.segment or 0 if step.tensor is None else device.number(step.tensor)
             for step in ([] if plan.program is None else plan.program.steps)
@@ -177,7 +177,7 @@ def model_source(
     """
     loss = metadata.loss
     assert loss is not None
-    plan, boundaries, inputs = device.plan, Boundaries(model, metadata, device), _inputs(model, metadata)
+    plan, boundaries, inputs = device.plan, boundaries_of(model, metadata, device), _inputs(model, metadata)
     _check_fed(device, metadata, inputs)
     last = metadata.segments[-1].input_index("label")
     assert last is not None

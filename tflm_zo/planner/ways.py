@@ -15,7 +15,7 @@ from ..converters.kernels import FILTER_OPERATORS
 from ..converters.model import Operator, Tensor
 from ..converters.selections import Last
 from ..converters.settings import NODES, InjectChanges
-from ..firmware.boundaries import Boundaries, Rerun
+from ..firmware.boundaries import Rerun, boundaries_of
 from ..firmware.device_model import DeviceModel, device_model
 from ..firmware.planning import plan_run
 from ..firmware.resolver import operators_of
@@ -241,7 +241,7 @@ def sizes_of(model: Model, found: Sequence[Way], limit: int | None = None) -> li
     for key, way, run in zip(keys, found, runs, strict=True):
         own = dataclasses.replace(devices[key], plan=run)
         ram, saving = ram_within(way.zo, way.metadata, own, limit, arena=arenas[key])
-        reruns = tuple(Boundaries(way.zo, way.metadata, saving).reruns) if saving.plan.memory.recomputed else ()
+        reruns = tuple(boundaries_of(way.zo, way.metadata, saving).reruns) if saving.plan.memory.recomputed else ()
         flash, log = inference + flash_of_training(run), _log_bytes(way.metadata, run)
         sizes.append(Sizes(saving.plan, ram, flash, log, reruns))
     return sizes

@@ -55,7 +55,9 @@ zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* wei
  *   scales         int16 [out_c], Q15, within +-32767: filter scale of each output channel relative
  *                  to the largest, or any other factors of theirs; null: all are 2^15
  *   output_errors  int16 [out_h, out_w, out_c]
- *   input_errors   int16 [in_h, in_w, in_c]
+ *   input_errors   int16 [in_h, in_w, in_c]; may begin before output_errors, and overlap them, if
+ *                  for each input position they end, up to it, before the first output position that
+ *                  a later one reads: positions are written in order, after all of their sums
  *   scratch        int32 [zo_conv_backprop_scratch_values]
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, a layer that does not fit, or a norm that no weights

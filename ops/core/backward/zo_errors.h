@@ -63,7 +63,7 @@ zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int
  *
  *   count    of values; channels of the factors divide it
  *   errors   int16 [count]
- *   scaled   int16 [count], may be `errors`
+ *   scaled   int16 [count], may begin where `errors` do, or before
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, count 0, factors that do not fit. */
 zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors, int8_t exponent,
@@ -94,7 +94,7 @@ zo_status zo_add_errors(uint32_t count, const int16_t* errors, int8_t exponent, 
  * is a block for each index of the axes before. PAD of height and width: a block is a row of the
  * input, in_w * channels, the pitch a row of the output, and the offset begins at (top, left).
  *
- *   slice  int16 [blocks * length], may begin where `errors` does, and not elsewhere in it
+ *   slice  int16 [blocks * length], may begin where `errors` do, or before, and not elsewhere in them
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, blocks or length 0, pitch < length. */
 zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length, const int16_t* errors,
@@ -115,7 +115,7 @@ zo_status zo_place_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint
  *
  *   mantissas  int16 [256], within +-32767
  *   levels     int8 [count] of the function's input or output
- *   scaled     int16 [count], may be `errors`
+ *   scaled     int16 [count], may begin where `errors` do, or before
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, count 0, an exponent beyond +-255. */
 zo_status zo_level_errors(const int16_t* mantissas, int32_t factor_exponent, uint32_t count, const int8_t* levels,

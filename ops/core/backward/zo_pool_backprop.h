@@ -58,7 +58,7 @@ zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs, const 
  * half up, is within 32767. A mean over 2^k positions is exact.
  *
  *   output_errors  int16 [out_h, out_w, channels]
- *   input_errors   int16 [in_h, in_w, channels]
+ *   input_errors   int16 [in_h, in_w, channels]; may overlap output_errors as in zo_conv_backprop_s8
  *   scratch        int32 [zo_pool_scratch_values]
  *
  * Errors: ZO_ERROR_ARGUMENT: a null pointer, or sizes that do not fit. */
