@@ -101,30 +101,30 @@ int8_t* Network::place(int32_t at) const {
 }
 
 // The place of a segment's input, for itself and for later segments; null: nobody reads it.
-int8_t* Network::passing(uint32_t segment, bool keep) const {
-  if (!ZO_WITH_SKIPS) return keep ? kept(segment) : nullptr;
-  int8_t* kept_place = keep ? kept(segment) : nullptr;
-  const int32_t at = info().segments[segment].passing_at;
-  return kept_place != nullptr || at < 0 ? kept_place : place(at);
+int8_t* Network::passing(uint32_t segment, Keep keep) const {
+  const Segment& own = info().segments[segment];
+  const bool keeps = keep == Keep::kAll || (keep == Keep::kOnce && own.recomputed == 0);
+  int8_t* kept_place = keeps ? kept(segment) : nullptr;
+  return !ZO_WITH_SKIPS || kept_place != nullptr || own.passing_at < 0 ? kept_place : place(own.passing_at);
 }
 
-// Keeps a segment's input, and gives it the inputs of earlier ones.
-void Network::Pass(uint32_t segment, uint32_t start, bool keep) {
+// Gives a segment the inputs of earlier ones, and keeps its input: behind a Rerun perhaps in the arena.
+void Network::Pass(uint32_t segment, uint32_t start, Keep keep) {
   const Segment& own = info().segments[segment];
-  int8_t* const to = segment > 0 ? passing(segment, keep) : nullptr;
-  if (to != nullptr) {
-    memcpy(to, entering(segment), ZO_BATCH * own.boundary_bytes);
-  }
   for (uint32_t i = 0; ZO_WITH_SKIPS && i < own.skips; ++i) {
     const Skip& skip = info().skips[own.first_skip + i];
     const int8_t* from = skip.segment < start ? kept(skip.segment) : passing(skip.segment, keep);
     memcpy(interpreter(segment)->input(skip.input)->data.int8, from,
            ZO_BATCH * info().segments[skip.segment].boundary_bytes);
   }
+  int8_t* const to = segment > 0 ? passing(segment, keep) : nullptr;
+  if (to != nullptr) {
+    memmove(to, entering(segment), ZO_BATCH * own.boundary_bytes);
+  }
 }
 
 // Gives a segment the output of the one before, unless it is the first that runs, and its other inputs.
-void Network::Enter(uint32_t segment, uint32_t start, bool keep) {
+void Network::Enter(uint32_t segment, uint32_t start, Keep keep) {
   if (ZO_WITH_SEGMENTS && segment > start) {
     // The activations of both segments share their memory.
     const auto output = static_cast<size_t>(info().segments[segment - 1].boundary_output);
@@ -211,7 +211,7 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
     if (status != ZO_OK) return status;
   }
   for (uint32_t k = start; k <= last; ++k) {
-    if (ZO_WITH_SEGMENTS) Enter(k, start, keep && info().segments[k].recomputed == 0);
+    if (ZO_WITH_SEGMENTS) Enter(k, start, keep ? Keep::kOnce : Keep::kNone);
     if (feed != nullptr) {
       zo_status status = FeedInputs(*feed, k);
       if (status == ZO_OK && k == last && last > 0) status = FeedLabels(*feed);
@@ -229,7 +229,7 @@ zo_status Network::Rerun(uint32_t first, uint32_t end) {
   int8_t* const to = inner ? entering(first) : interpreter(0)->input(port.index)->data.int8;
   memcpy(to, kept(first), ZO_BATCH * (inner ? info().segments[first].boundary_bytes : port.bytes));
   for (uint32_t k = first;; ++k) {
-    Enter(k, first, k > first);
+    Enter(k, first, k > first ? Keep::kAll : Keep::kNone);
     if (k == end) return ZO_OK;
     SetCommand(k, false);
     if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;

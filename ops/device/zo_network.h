@@ -160,9 +160,11 @@ class Network {
   tflite::MicroInterpreter* interpreter(uint32_t segment) const;
   uint32_t LastSegment() const { return ZO_SEGMENTS - 1; }
   void SetCommand(uint32_t segment, bool losses);
-  int8_t* passing(uint32_t segment, bool keep) const;
-  void Pass(uint32_t segment, uint32_t start, bool keep);
-  void Enter(uint32_t segment, uint32_t start, bool keep);
+  // Which inputs of segments are kept: none, those that no Rerun computes, or all.
+  enum class Keep { kNone, kOnce, kAll };
+  int8_t* passing(uint32_t segment, Keep keep) const;
+  void Pass(uint32_t segment, uint32_t start, Keep keep);
+  void Enter(uint32_t segment, uint32_t start, Keep keep);
   zo_status FeedInputs(const Feed& feed, uint32_t segment);
   zo_status FeedLabels(const Feed& feed);
   zo_status CheckLabels(const uint8_t* labels) const;

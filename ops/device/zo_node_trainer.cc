@@ -282,7 +282,7 @@ bool NodeTrainer::HasRoomInStep() const {
   if (info.shared_arena > 0) return false;
   for (uint32_t k = 0; k < info.segment_count; ++k) {
     const Segment& segment = info.segments[k];
-    if (segment.kept_at >= 0 && segment.kept_at == segment.passing_at) return false;
+    if (segment.recomputed != 0 || (segment.kept_at >= 0 && segment.kept_at == segment.passing_at)) return false;
   }
   return true;
 }

@@ -136,8 +136,10 @@ def execute(model, settings, memory=None, limit=None, copies=None):
             invoke()
             if k in placed.at and k and k not in again:
                 boundary(k, memory.write)
+            elif k in again and k in placed.passing:
+                memory.write(("boundary", k), placed.passing[k], size(k))
             for skipped in segment.skips:
-                at = placed.at.get(skipped, placed.passing[skipped])
+                at = placed.passing[skipped] if skipped in again else placed.at.get(skipped, placed.passing[skipped])
                 if skipped not in placed.at:
                     memory.write(("boundary", skipped), at, size(skipped))  # as it entered its segment
                 memory.read(("boundary", skipped), at, size(skipped))

@@ -57,17 +57,17 @@ class BackwardStep:
         """Number of values by which the errors that the step writes have to begin before those that it reads if both
         share memory; below 0, they may begin so much behind them. None: they cannot share memory.
         """
-        if self.kind in ("factors", "levels", "slice"):  # value by value
-            return 0
-        windows = self.pool if self.layer is None else self.layer.struct
-        if windows is None or self.kind == "max_pool":
+        if self.kind in ("factors", "levels", "slice"):
+            return 0  # value by value
+        if self.kind not in ("layer", "average_pool"):
             return None
-        in_c, out_c = (windows.channels,) * 2 if self.layer is None else (windows.in_c, windows.out_c)
-        rows, columns = (_first_windows(windows, *side) for side in (("h", "top"), ("w", "left")))
+        sizes = self.numbers if self.layer is None else self.layer.struct.numbers()
+        in_c, out_c = (sizes.get(name, sizes.get("channels", 0)) for name in ("in_c", "out_c"))
+        rows, columns = _first_windows(sizes, "h", "top"), _first_windows(sizes, "w", "left")
         # Inputs are written in order: the first output that an input or a later one reads.
-        first = np.minimum.accumulate((rows[:, None] * windows.out_w + columns).ravel()[::-1])[::-1]
+        first = np.minimum.accumulate((rows[:, None] * sizes["out_w"] + columns).ravel()[::-1])[::-1]
         leads = np.arange(1, first.size) * in_c - first[1:] * out_c
-        return int(leads.max(initial=-windows.out_h * windows.out_w * out_c))
+        return int(leads.max(initial=-sizes["out_h"] * sizes["out_w"] * out_c))
 
     @property
     def channels(self) -> int:
@@ -75,14 +75,13 @@ class BackwardStep:
         return self.mantissas.size if self.kind == "factors" and self.mantissas is not None else 0
 
 
-def _first_windows(windows: Struct, side: str, begin: str) -> NDArray[np.int64]:
+def _first_windows(sizes: Mapping[str, int], side: str, begin: str) -> NDArray[np.int64]:
     """Returns the first window along a side that reads each position; far above all of them: none does."""
-    inputs, outputs, size, stride = (getattr(windows, f"{name}_{side}") for name in ("in", "out", "k", "stride"))
-    elements = np.arange(size) * getattr(windows, f"dilation_{side}", 1) - getattr(windows, f"pad_{begin}")
-    first = np.full(inputs, 2**31)
-    for window in range(outputs - 1, -1, -1):
-        read = elements + window * stride
-        first[read[(read >= 0) & (read < inputs)]] = window
+    first = np.full(sizes[f"in_{side}"], 2**31)
+    elements = np.arange(sizes[f"k_{side}"]) * sizes.get(f"dilation_{side}", 1) - sizes[f"pad_{begin}"]
+    for window in reversed(range(sizes[f"out_{side}"])):
+        read = elements + window * sizes[f"stride_{side}"]
+        first[read[(read >= 0) & (read < first.size)]] = window
     return first
 
 

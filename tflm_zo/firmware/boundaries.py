@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..converters.kernels import macs
@@ -15,7 +14,7 @@ from ..converters.segments import entering_tensor
 from ..core import BackwardProgram
 from ..training.lowering import LoweredRun, StepMemory
 from .device_model import DeviceModel
-from .places import Buffer, Sharing
+from .places import Buffer, Sharing, end_of
 
 __all__ = ["Boundaries", "Rerun", "aligned", "boundaries_of", "saving_memory", "updates_of", "updates_on_the_way"]
 
@@ -25,6 +24,10 @@ def updates_on_the_way(plan: LoweredRun) -> bool:
     runs with one sample in a minibatch do. Errors of two layers are in memory then, not of all.
     """
     return plan.program is not None and plan.minibatch == 1
+
+
+# Of the sets of activations that are computed again: how many are looked at with their neighbours, and placed.
+_LOOKED_AT, _PLACED = 24, 16
 
 
 class Update(NamedTuple):
@@ -109,28 +112,30 @@ class Boundaries:
         self._forward = len(metadata.segments)
         self._end = self._forward + 1 + (0 if self._plan.program is None else len(self._plan.program.steps))
         self.updates = updates_of(self._plan, copies)
-        self._errors = self._fields()
-        uses, skipping = self._uses(), sorted({k for s in metadata.segments for k in s.skips})
+        self._errors, leads = self._fields()
+        uses, skipping = self._uses(), {k: n for n, s in enumerate(metadata.segments) for k in s.skips}
         again = self._plan.memory.recomputed
-        self.reruns = [] if not again else self._reruns(uses, again)
-        of_reruns = {k: self._time(r.when) for r in self.reruns for k in range(r.first + 1, r.end + 1)}
+        self.reruns = self._reruns(uses, again)
+        begins, whens = dict[int, float](), [r.when for r in self.reruns]
+        for r in self.reruns:
+            begins |= dict.fromkeys(range(r.first + 1, r.end + 1), self._time(r.when))
+            begins[r.end] += 1 / 16 if whens.count(r.when) == 1 else 0  # it is written behind all invokes
         first = min(_starts(self._plan), default=self._forward)
-        own = [("at", k, of_reruns.get(k, k) if k in again else k, max(times)) for k, times in uses.items()]
+        own = [("at", k, begins.get(k, k) if k in again else k, max(times)) for k, times in uses.items()]
         own += [("passing", k, 0, self._end) for k in skipping if k not in uses or k >= first]
+        own += [("passing", k, k, last) for k, last in skipping.items() if k in again and k < first]
         buffers = [Buffer(kind, k, aligned(self._bytes_entering(k)), since, until) for kind, k, since, until in own]
-        buffers += self._errors
         self.shared = device.head if self._plan.memory.shares_arena else 0
         invokes = [(0.0, float(self._forward)), *((self._time(r.when),) * 2 for r in self.reruns)]
-        self._sharing = Sharing(buffers, self.shared, invokes, self._leads(buffers))
+        self._sharing = Sharing([*buffers, *self._errors], self.shared, invokes, leads)
         self.least = self._sharing.most()[0] - self.shared
         if not placed:
             return
-        places = dict(zip(buffers, self._sharing.places(), strict=True))
-        kinds = ("at", "passing", "field", "filter")
+        places, kinds = self._sharing.places(), ("at", "passing", "field", "filter")
         of_kinds = ({b.number: at for b, at in places.items() if b.kind == kind} for kind in kinds)
         self.at, passing, self.fields, self.filters = of_kinds
         self.passing = {k: passing[k] if k in passing else self.at[k] for k in skipping}
-        self.bytes = max([self.shared, *(at + b.size for b, at in places.items())]) - self.shared
+        self.bytes = max(self.shared, end_of(places)) - self.shared
 
     @property
     def crowded(self) -> set[int]:
@@ -172,7 +177,7 @@ class Boundaries:
             found.pop(0, None)
         for number, segment in enumerate(metadata.segments):
             for k in segment.skips:
-                if k in found:
+                if k in found and k not in plan.memory.recomputed:
                     use(k, number)
         return dict(sorted(found.items()))
 
@@ -180,19 +185,22 @@ class Boundaries:
         """Returns the segments that run again, and adds the uses of the activations from which they do. Activations
         that are computed again between two that are kept are computed together.
         """
-        found = list[Rerun]()
-        for kept, group in itertools.groupby(_with_last_kept(uses, again), lambda pair: pair[0]):
-            members = [k for _, k in group]
+        found, groups, last = list[Rerun](), dict[int, list[int]](), 0
+        for k in uses:
+            if k in again:
+                groups.setdefault(last, []).append(k)
+            else:
+                last = k
+        for kept, members in groups.items():
             first = min(time for k in members for time in uses[k])
             latest, end = math.ceil(2 * (first - self._forward)) - 1, members[-1]
             # The latest of a few times at which errors take least memory: an invoke needs the arena.
             when = min(range(latest, max(0, latest - 4), -1), key=self._live, default=0)
             segments = range(kept, end)
-            inputs = {
-                port.index for k in segments for port in self._metadata.segments[k].inputs if port.role == "input"
-            }
+            ports = (port for k in segments for port in self._metadata.segments[k].inputs)
+            inputs = {port.index for port in ports if port.role == "input"} - ({0} if kept == 0 else set())
             skips = {k for s in segments for k in self._metadata.segments[s].skips if k < kept}
-            if when < 1 or kept not in uses or inputs - ({0} if kept == 0 else set()) or skips - uses.keys():
+            if when < 1 or inputs or {kept, *skips} - (uses.keys() - set(again)):
                 raise InfeasibleError
             found.append(Rerun(when, kept, end))
             for k in {kept, *skips}:
@@ -205,11 +213,13 @@ class Boundaries:
     def _live(self, when: int) -> int:
         return sum(b.size for b in self._errors if b.first <= self._time(when) <= b.last)
 
-    def _fields(self) -> list[Buffer]:
-        """Returns the fields of errors that are not kept for each sample, and the copies of filters."""
+    def _fields(self) -> tuple[list[Buffer], dict[tuple[Buffer, Buffer], int]]:
+        """Returns the fields of errors that are not kept for each sample and the copies of filters, and the pairs of
+        fields the second one of which a step may write over the first one, as `Sharing` has them.
+        """
         program, forward = self._plan.program, self._forward
         if program is None:
-            return []
+            return [], {}
         lives: dict[int, tuple[float, float]] = {0: (forward, forward)}
         for number, step in enumerate(program.steps, forward + 1):
             for field in (step.source, step.target):
@@ -220,20 +230,10 @@ class Boundaries:
             lives[program.of_tasks[task]] = first, max(last, time := forward + steps + 0.25)
             copies += [Buffer("filter", task, aligned(copied), time, forward + steps + 1)] if copied else []
         kept = frozenset[int]() if updates_on_the_way(self._plan) else program.kept
-        errors = {f: aligned(2 * count) for f, count in enumerate(program.fields) if f in lives and f not in kept}
-        return [*(Buffer("field", f, size, *lives[f]) for f, size in errors.items()), *copies]
-
-    def _leads(self, buffers: list[Buffer]) -> dict[tuple[int, int], int]:
-        """Returns the `leads` of `_places`: of each step that may write errors over those that it reads."""
-        steps, found = () if self._plan.program is None else self._plan.program.steps, {}
-        fields = {b.number: i for i, b in enumerate(buffers) if b.kind == "field"}
-        for time, step in enumerate(steps, self._forward + 1):
-            source, target = fields.get(step.source), fields.get(step.target)
-            if source is None or target is None or step.lead is None:
-                continue
-            if buffers[source].last == time == buffers[target].first:
-                found[source, target] = aligned(2 * step.lead)
-        return found
+        own = {f: Buffer("field", f, aligned(2 * program.fields[f]), *lives[f]) for f in lives if f not in kept}
+        over = [step for step in program.steps if step.lead is not None and {step.source, step.target} <= own.keys()]
+        pairs = {(own[step.source], own[step.target]): aligned(2 * (step.lead or 0)) for step in over}
+        return [*own.values(), *copies], {(a, b): lead for (a, b), lead in pairs.items() if a.last == b.first}
 
     def _bytes_entering(self, segment: int) -> int:
         if segment == 0:  # input 0 of the network
@@ -259,17 +259,6 @@ def _starts(plan: LoweredRun) -> set[int]:
     return set(plan.block_segments) - {0} if plan.settings.blocks else set()
 
 
-def _with_last_kept(uses: Mapping[int, object], again: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Returns each activation that is computed again, after the last one before it that is kept; 0: the inputs."""
-    found, last = list[tuple[int, int]](), 0
-    for k in uses:
-        if k in again:
-            found.append((last, k))
-        else:
-            last = k
-    return found
-
-
 def aligned(size: int) -> int:
     """Returns a size, rounded up to a multiple of 8 bytes."""
     return -(-size // 8) * 8
@@ -288,25 +277,34 @@ def saving_memory(model: Model, metadata: ZoMetadata, device: DeviceModel, limit
     best = saves(StepMemory())
     if not updates_on_the_way(device.plan) or boundaries_of(model, metadata, best).bytes <= limit:
         return best
-    skips = {k for s in metadata.segments for k in s.skips}
-    best, known = saves(StepMemory(True)), dict[tuple[int, ...], tuple[float, int]]()
-    present = boundaries_of(model, metadata, best)
-    while present.bytes > limit:
-        possible = sorted(present.crowded - skips - {0})
+    present = boundaries_of(model, metadata, best := saves(StepMemory(True)))
+    known: dict[tuple[int, ...], Boundaries | None] = {(): present}
+    waiting: list[tuple[int, ...]] = [()]
+
+    def cheapest(enough: int) -> list[tuple[int, ...]]:
+        costs = {again: (max(b.least, enough), b.rerun_macs) for again, b in known.items() if b is not None}
+        return sorted(costs, key=costs.__getitem__)
+
+    for _ in range(_LOOKED_AT if present.bytes > limit else 0):
+        if not (left := [again for again in cheapest(0) if again in waiting]):
+            break
+        waiting.remove(left[0])
+        looked_at = known[left[0]]
+        assert looked_at is not None
+        possible = sorted(looked_at.crowded - {0})
         # One, or two that follow each other: an activation alone may save nothing.
         for changed in [*((k,) for k in possible), *itertools.pairwise(possible)]:
-            again = tuple(sorted(set(best.plan.memory.recomputed) ^ set(changed)))
-            if again not in known:
-                try:
-                    ways = _ways(model, metadata, saves(StepMemory(True, again)), placed=False)
-                    known[again] = min((b.least, b.rerun_macs) for b in ways)
-                except InfeasibleError:
-                    known[again] = math.inf, 0
-        again = min(known, key=known.__getitem__, default=())
-        if known.get(again, (math.inf,))[0] >= present.bytes:
-            break
-        known[again] = math.inf, 0  # it is tried once
-        made = boundaries_of(model, metadata, other := saves(StepMemory(True, again)))
-        if made.bytes < present.bytes:
-            best, present = other, made
+            again = tuple(sorted(set(left[0]) ^ set(changed)))
+            if again in known:
+                continue
+            try:
+                ways = _ways(model, metadata, saves(StepMemory(True, again)), placed=False)
+                known[again] = min(ways, key=lambda b: b.least)
+                waiting.append(again)
+            except InfeasibleError:
+                known[again] = None
+    for again in cheapest(limit)[:_PLACED] + cheapest(0)[:_PLACED]:
+        if (rough := known[again]) is not None and rough.least < present.bytes > limit:
+            made = boundaries_of(model, metadata, device := saves(StepMemory(True, again)))
+            best, present = (device, made) if made.bytes < present.bytes else (best, present)
     return best

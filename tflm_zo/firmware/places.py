@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from .arena import first_gap
 
-__all__ = ["Buffer", "Sharing"]
+__all__ = ["Buffer", "Sharing", "end_of"]
 
 # Attempts from each order of buffers.
 _ATTEMPTS: Final = 8
 
 
-class Buffer(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Buffer:
     """A buffer, and the first and the last time at which it is needed."""
 
     kind: str  # "at", "passing", "field" or "filter"
@@ -32,66 +34,64 @@ _ORDERS: Final[tuple[Callable[[Buffer], tuple[object, ...]], ...]] = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Sharing:
-    """Buffers that share memory unless they are needed at the same time.
+def end_of(places: Mapping[Buffer, int]) -> int:
+    """Returns the end of the memory that buffers take."""
+    return max((at + b.size for b, at in places.items()), default=0)
 
-    Attributes:
-        buffers: the buffers.
-        shared: bytes at the beginning that are not there during invokes.
-        invokes: the first and the last time of invokes.
-        leads: pairs of buffers, by number, the second of which is written over the first one: by how many bytes it
-            begins before that, at least.
-    """
+
+class Sharing(NamedTuple):
+    """Buffers that share memory unless they are needed at the same time."""
 
     buffers: Sequence[Buffer]
-    shared: int
-    invokes: Sequence[tuple[float, float]]
-    leads: Mapping[tuple[int, int], int]
+    shared: int  # bytes at the beginning that are not there during invokes
+    invokes: Sequence[tuple[float, float]]  # the first and the last time of some
+    # pairs, the second one of which is written over the first: by how many bytes it begins before that, at least
+    leads: Mapping[tuple[Buffer, Buffer], int]
+
+    def _begin(self, b: Buffer) -> int:
+        """Returns the lowest offset that a buffer can have."""
+        during = any(first <= b.last and b.first <= last for first, last in self.invokes)
+        return self.shared if during or b.size > self.shared else 0
 
     def most(self) -> tuple[int, float]:
         """Returns how many bytes are needed at once, and when: no places take less."""
+        rows = [(b.first, b.last, b.size, self._begin(b)) for b in self.buffers] or [(0, 0, 0, 0)]
+        first, last, size, begin = (np.array(column) for column in zip(*rows, strict=True))
+        times = np.unique([first, last])
+        there = (first <= times[:, None]) & (times[:, None] <= last)
         # Of buffers that may lie in the shared bytes, and of others.
-        parts = [[b for b in self.buffers if self._outside(b) == outside] for outside in (False, True)]
-        times = {t for b in self.buffers for t in (b.first, b.last)}
-        needs = {t: [sum(b.size for b in part if b.first <= t <= b.last) for part in parts] for t in times}
-        for pair, lead in self.leads.items():
-            source, target = (self.buffers[i] for i in pair)
-            saved = source.size + target.size - max(source.size + max(lead, 0), target.size)
-            needs[target.first][self._outside(source) or self._outside(target)] -= saved
-        return max(
-            ((max(self.shared, free) + others, time) for time, (free, others) in needs.items()), default=(0, 0.0)
-        )
+        low, high = there @ np.where(begin == 0, size, 0), there @ np.where(begin > 0, size, 0)
+        for (a, b), lead in self.leads.items():
+            needs = high if self._begin(a) or self._begin(b) else low
+            needs[times == b.first] -= a.size + b.size - max(a.size + max(lead, 0), b.size)
+        needs = np.maximum(low, self.shared) + high
+        return int(needs.max()), float(times[needs == needs.max()].max())
 
-    def _outside(self, b: Buffer) -> bool:
-        return b.size > self.shared or any(first <= b.last and b.first <= last for first, last in self.invokes)
-
-    def places(self) -> list[int]:
+    def places(self) -> dict[Buffer, int]:
         """Returns the offsets of buffers, those that end lowest of several attempts: in each, one buffer after the
         other has the lowest offset at which no other one of the same time lies.
         """
-        buffers, leads, enough = self.buffers, self.leads, self.most()[0]
-        # What is taken of the others' memory, from their offset on, and the lowest offset.
-        near, least = list[list[tuple[int, int, int]]](), list[int]()
-        for i, b in enumerate(buffers):
-            others = [j for j, o in enumerate(buffers) if j != i and o.first <= b.last and b.first <= o.last]
-            taken = [(j, b.size - leads.get((j, i), b.size), leads.get((i, j), buffers[j].size)) for j in others]
-            near.append([(j, begin, end) for j, begin, end in taken if begin - b.size < end])
-            least.append(self.shared if self._outside(b) else 0)
-        best, lowest = list[int](), math.inf
-        for order in _ORDERS if leads else _ORDERS[:1]:
-            left = sorted(range(len(buffers)), key=lambda i: order(buffers[i]))
-            for _ in range(_ATTEMPTS if leads else 1):
-                placed = dict[int, int]()
-                for i in left:
-                    gone = [(placed[j] + begin, placed[j] + end) for j, begin, end in near[i] if j in placed]
-                    at = first_gap(gone, size := buffers[i].size, least[i])
-                    placed[i] = first_gap(gone, size, self.shared) if at < self.shared < at + size else at
-                ends = [placed[i] + b.size for i, b in enumerate(buffers)]
-                if (end := max(ends, default=0)) < lowest:
-                    best, lowest = [placed[i] for i in range(len(buffers))], end
-                if lowest <= enough:
+        enough, best = self.most()[0], dict[Buffer, int]()
+        near = {b: list(self._near(b)) for b in self.buffers}
+        for order in _ORDERS if self.leads else _ORDERS[:1]:
+            left = sorted(self.buffers, key=order)
+            for _ in range(_ATTEMPTS if self.leads else 1):
+                placed = dict[Buffer, int]()
+                for b in left:
+                    taken = [(placed[o] + begin, placed[o] + end) for o, begin, end in near[b] if o in placed]
+                    at = first_gap(taken, b.size, self._begin(b))
+                    placed[b] = first_gap(taken, b.size, self.shared) if at < self.shared < at + b.size else at
+                last = max(self.buffers, key=lambda b: placed[b] + b.size, default=None)
+                if not best or end_of(placed) < end_of(best):
+                    best = placed
+                if last is None or end_of(best) <= enough:
                     return best
-                last = left.index(ends.index(end))  # a buffer that ends last comes earlier
-                left.insert(last // 2, left.pop(last))
+                left.insert(left.index(last) // 2, left.pop(left.index(last)))  # it comes earlier
         return best
+
+    def _near(self, b: Buffer) -> Iterator[tuple[Buffer, int, int]]:
+        """Yields other buffers of the same time, and from where to where from their offset on there is no place."""
+        for o in self.buffers:
+            begin, end = b.size - self.leads.get((o, b), b.size), self.leads.get((b, o), o.size)
+            if o != b and o.first <= b.last and b.first <= o.last and begin - b.size < end:
+                yield o, begin, end
