@@ -82,7 +82,6 @@ struct BackwardTail {
 
   // Does steps up to `end`, of the part that has been captured.
   zo_status LeadBack(const zo_node_run& run, Network* network, uint32_t end) {
-    if (end == 0) return ZO_OK;
     for (uint32_t i = 0; done == 0 && i < info->step_count; ++i) {
       const uint32_t kind = info->steps[i].kind;
       sources[i] = nullptr;
@@ -92,7 +91,7 @@ struct BackwardTail {
     for (;;) {
       const bool waits = reruns < info->rerun_count && info->reruns[reruns].when <= 2 * end;
       const uint32_t next = waits ? info->reruns[reruns].when / 2 : end;
-      zo_status status = zo_node_run_backward(&run, &program, done, next, sources);
+      zo_status status = next > done ? zo_node_run_backward(&run, &program, done, next, sources) : ZO_OK;
       done = next;
       if (status != ZO_OK || !waits) return status;
       status = network->Rerun(info->reruns[reruns].first, info->reruns[reruns].end);

@@ -211,7 +211,7 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
     if (status != ZO_OK) return status;
   }
   for (uint32_t k = start; k <= last; ++k) {
-    if (ZO_WITH_SEGMENTS) Enter(k, start, keep ? Keep::kOnce : Keep::kNone);
+    if (ZO_WITH_SEGMENTS) Enter(k, start, keep ? Keep::kOnce : Keep::kNothing);
     if (feed != nullptr) {
       zo_status status = FeedInputs(*feed, k);
       if (status == ZO_OK && k == last && last > 0) status = FeedLabels(*feed);
@@ -229,7 +229,7 @@ zo_status Network::Rerun(uint32_t first, uint32_t end) {
   int8_t* const to = inner ? entering(first) : interpreter(0)->input(port.index)->data.int8;
   memcpy(to, kept(first), ZO_BATCH * (inner ? info().segments[first].boundary_bytes : port.bytes));
   for (uint32_t k = first;; ++k) {
-    Enter(k, first, k > first ? Keep::kAll : Keep::kNone);
+    Enter(k, first, k > first ? Keep::kAll : Keep::kNothing);
     if (k == end) return ZO_OK;
     SetCommand(k, false);
     if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;

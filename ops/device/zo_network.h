@@ -161,7 +161,7 @@ class Network {
   uint32_t LastSegment() const { return ZO_SEGMENTS - 1; }
   void SetCommand(uint32_t segment, bool losses);
   // Which inputs of segments are kept: none, those that no Rerun computes, or all.
-  enum class Keep { kNone, kOnce, kAll };
+  enum class Keep { kNothing, kOnce, kAll };
   int8_t* passing(uint32_t segment, Keep keep) const;
   void Pass(uint32_t segment, uint32_t start, Keep keep);
   void Enter(uint32_t segment, uint32_t start, Keep keep);
