@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 from ..converters.kernels import macs
@@ -46,8 +47,9 @@ def updates_of(plan: LoweredRun, copies: bool) -> dict[int, Update]:
     program, found, so_far = plan.program, dict[int, Update](), 0
     if program is None:
         return found
-    # The last step that changes a field, and the step that reads a filter.
+    # The last step that changes a field, the last one that reads or changes it, and the step that reads a filter.
     changes = {step.target: number for number, step in enumerate(program.steps, 1)}
+    lasts = {field: i for i, step in enumerate(program.steps, 1) for field in (step.source, step.target)}
     reads = {step.tensor: number for number, step in enumerate(program.steps, 1) if step.tensor is not None}
     for i in sorted(program.of_tasks, reverse=True):
         task = plan.tasks[i]
@@ -55,20 +57,18 @@ def updates_of(plan: LoweredRun, copies: bool) -> dict[int, Update]:
         read, copied = reads.get(task.nodes.trainable, 0) if task.keeps_inputs else 0, 0  # else biases alone move
         so_far = max(so_far, changes.get(program.of_tasks[i], 0))
         if so_far < read:
-            first = copies and 0 < so_far == read - 1 and _shared(program, so_far) > task.layer.weights
-            copied = task.layer.weights if first else 0
+            first = copies and 0 < so_far == read - 1 and lasts[program.of_tasks[i]] == read
+            copied = task.layer.weights if first and _shared(program, so_far) > task.layer.weights else 0
             so_far = so_far if copied else read
         found[i] = Update(so_far, copied)
     return found
 
 
 def _shared(program: BackwardProgram, number: int) -> int:
-    """Returns the bytes of errors that a step writes over those that it reads, if these are not read later."""
-    step, later = program.steps[number], program.steps[number + 1 :]
-    if step.lead is None or any(step.source in (s.source, s.target) for s in later):
-        return 0
-    source, target = program.fields[step.source], program.fields[step.target]
-    return 2 * (source + target - max(source + max(step.lead, 0), target))
+    """Returns the bytes of errors that a step writes over those that it reads."""
+    step = program.steps[number]
+    source, target, lead = program.fields[step.source], program.fields[step.target], step.lead
+    return 0 if lead is None else 2 * (source + target - max(source + max(lead, 0), target))
 
 
 class Rerun(NamedTuple):
@@ -143,7 +143,7 @@ class Boundaries:
         _, time = self._sharing.most()
         return {b.number for b in self._sharing.buffers if b.kind == "at" and b.first <= time <= b.last}
 
-    @property
+    @cached_property
     def rerun_macs(self) -> int:
         """Multiply-accumulates of the segments that run again."""
         again = (k for r in self.reruns for k in range(r.first, r.end))
@@ -211,7 +211,8 @@ class Boundaries:
         return self._forward + when / 2 + 0.125  # before an update, at a quarter
 
     def _live(self, when: int) -> int:
-        return sum(b.size for b in self._errors if b.first <= self._time(when) <= b.last)
+        time = self._time(when)
+        return sum(b.size for b in self._errors if b.first <= time <= b.last)
 
     def _fields(self) -> tuple[list[Buffer], dict[tuple[Buffer, Buffer], int]]:
         """Returns the fields of errors that are not kept for each sample and the copies of filters, and the pairs of

@@ -50,8 +50,10 @@ class Sharing(NamedTuple):
 
     def _begin(self, b: Buffer) -> int:
         """Returns the lowest offset that a buffer can have."""
-        during = any(first <= b.last and b.first <= last for first, last in self.invokes)
-        return self.shared if during or b.size > self.shared else 0
+        for first, last in self.invokes:
+            if first <= b.last and b.first <= last:
+                return self.shared
+        return self.shared if b.size > self.shared else 0
 
     def most(self) -> tuple[int, float]:
         """Returns how many bytes are needed at once, and when: no places take less."""
@@ -72,14 +74,15 @@ class Sharing(NamedTuple):
         other has the lowest offset at which no other one of the same time lies.
         """
         enough, best = self.most()[0], dict[Buffer, int]()
-        near = {b: list(self._near(b)) for b in self.buffers}
+        near = {b: (self._begin(b), list(self._near(b))) for b in self.buffers}
         for order in _ORDERS if self.leads else _ORDERS[:1]:
             left = sorted(self.buffers, key=order)
             for _ in range(_ATTEMPTS if self.leads else 1):
                 placed = dict[Buffer, int]()
                 for b in left:
-                    taken = [(placed[o] + begin, placed[o] + end) for o, begin, end in near[b] if o in placed]
-                    at = first_gap(taken, b.size, self._begin(b))
+                    least, others = near[b]
+                    taken = [(placed[o] + begin, placed[o] + end) for o, begin, end in others if o in placed]
+                    at = first_gap(taken, b.size, least)
                     placed[b] = first_gap(taken, b.size, self.shared) if at < self.shared < at + b.size else at
                 last = max(self.buffers, key=lambda b: placed[b] + b.size, default=None)
                 if not best or end_of(placed) < end_of(best):
@@ -92,6 +95,7 @@ class Sharing(NamedTuple):
     def _near(self, b: Buffer) -> Iterator[tuple[Buffer, int, int]]:
         """Yields other buffers of the same time, and from where to where from their offset on there is no place."""
         for o in self.buffers:
-            begin, end = b.size - self.leads.get((o, b), b.size), self.leads.get((b, o), o.size)
-            if o != b and o.first <= b.last and b.first <= o.last and begin - b.size < end:
-                yield o, begin, end
+            if o is not b and o.first <= b.last and b.first <= o.last:
+                begin, end = b.size - self.leads.get((o, b), b.size), self.leads.get((b, o), o.size)
+                if begin - b.size < end:
+                    yield o, begin, end
