@@ -44,7 +44,7 @@ def test_train_has_few_options_and_each_has_its_place() -> None:
     options = _options("train")
     assert len(options) <= 25
     panels = {o.name: o.rich_help_panel for o in options}
-    assert set(panels.values()) == {"Run", "Algorithm", "Data", "Files", "Output"}
+    assert set(panels.values()) == {"Run", "Algorithm", "Data", "Device", "Files", "Output"}
 
 
 CHOICES = [

@@ -1,6 +1,7 @@
 """The Markdown pages of this repository, and the examples in them."""
 
 import atexit
+import itertools
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 from helpers.commands import invoke
 
@@ -78,12 +80,17 @@ def start_or_stop_ray(command: str, *arguments: str) -> None:
 
 
 def run_command(line: str) -> str:
-    """Runs a line ``tflm-zo …``, or one of Ray's command, in the working directory. Returns its output."""
-    program, *arguments = shlex.split(line)
+    """Runs a line ``tflm-zo …``, with variables of the environment before it, or one of Ray's command, in the working
+    directory. Returns its output.
+    """
+    words = shlex.split(line)
+    variables = list(itertools.takewhile(lambda word: re.fullmatch(r"[A-Z_]+=.*", word), words))
+    program, *arguments = words[len(variables) :]
     if program == "ray":
         start_or_stop_ray(*arguments)
         return ""
     assert program == "tflm-zo", line
-    done = invoke(*arguments)
+    with mock.patch.dict(os.environ, dict(word.split("=", 1) for word in variables)):
+        done = invoke(*arguments)
     assert done.exit_code == 0, f"{line}\n{done.output}"
     return done.output

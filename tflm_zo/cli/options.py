@@ -96,12 +96,7 @@ Threads = Annotated[
 ]
 WorkerCount = Annotated[
     int | None,
-    optional(
-        "N", "Number of worker processes for weight perturbation. Does not affect results.", "Run", "--workers", min=1
-    ),
-]
-RayAddress = Annotated[
-    str | None, optional("ADDRESS", "Ray cluster of the workers; auto: this machine's.", "Run", "--ray")
+    optional("N", "Workers for weight perturbation, in the Ray cluster of RAY_ADDRESS.", "Run", "--workers", min=1),
 ]
 Epochs = Annotated[
     int | None, optional(None, "Passes over the samples (default: 10, or as many as take 300 steps).", "Run")

@@ -21,6 +21,7 @@ from ..firmware.planning import plan_run
 from ..firmware.resolver import operators_of
 from ..firmware.sizes import Ram, arenas_of_devices, flash_of_training, log_size_of, ram_within
 from ..training import algorithms
+from ..training.algorithms import with_fitting_minibatch
 from ..training.checks import SettingsError
 from ..training.injection import inject_plain, inject_settings
 from ..training.lowering import LoweredRun
@@ -79,7 +80,7 @@ class _Models:
             zo = inject_plain(self._model, self._with_known_layers(key), batch=1)
             self._made[key] = zo, read_metadata(zo)
         zo, metadata = self._made[key]
-        check_model(settings, metadata)
+        check_model(with_fitting_minibatch(settings, metadata), metadata)
         return zo, metadata
 
     def _with_known_layers(self, key: InjectSettings) -> InjectSettings:
@@ -151,9 +152,10 @@ def _of_all_sizes(
     for bits, given in _BITS.items():
         zo, metadata = models.of(settings, bits)
         trained = trained_layers(zo, settings)
-        for minibatch in minibatches:
-            own = dataclasses.replace(settings, batch_size=minibatch)
-            rank = (order, -trained.weights, -minibatch, -bits)
+        # An operator may tie the model to a batch.
+        runs = (with_fitting_minibatch(dataclasses.replace(settings, batch_size=n), metadata) for n in minibatches)
+        for own in {run.batch_size: run for run in runs}.values():
+            rank = (order, -trained.weights, -own.batch_size, -bits)
             yield Way(name, own, bits, zo, metadata, trained, (*options, *given), rank)
 
 

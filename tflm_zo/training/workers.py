@@ -34,7 +34,8 @@ class Workers:
     Args:
         count: number of workers, >= 1; None: one for each core of the cluster.
         address: address of a Ray cluster that runs already and that this machine belongs to ("auto": the
-            only one); None starts one on this machine, which ends with `stop`.
+            only one); None: that of the environment variable RAY_ADDRESS. Without either, a cluster starts on this
+            machine, and ends with `stop`.
     """
 
     def __init__(self, count: int | None = None, address: str | None = None) -> None:
@@ -75,7 +76,7 @@ class Workers:
             raise WorkersError("workers are Ray's: pip install 'tflm_zo[ray]'") from error
         if self._ray is None and not ray.is_initialized():
             # "local" starts a cluster, also on a machine that belongs to one.
-            address, own = self._address or "local", dict[str, Any]()
+            address, own = self._address or os.environ.get("RAY_ADDRESS") or "local", dict[str, Any]()
             if address == "local":
                 own = {"num_cpus": self._wanted, "include_dashboard": False}
             before = signal.getsignal(signal.SIGTERM)

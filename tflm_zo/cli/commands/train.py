@@ -10,7 +10,7 @@ import typer
 
 from ...adaptation import adapt
 from ...converters import load_model
-from ...training import ALGORITHMS, CSVLogger, ProgressBar, SettingsError, Workers
+from ...training import ALGORITHMS, ProgressBar, SettingsError, Workers
 from ...training.injection import is_zo
 from ...training.trainer import KEEPS, Keep
 from ..failures import interruption_code
@@ -26,7 +26,6 @@ from ..options import (
     ModelFile,
     OutputModel,
     Ram,
-    RayAddress,
     RuntimeName,
     Steps,
     Threads,
@@ -54,14 +53,11 @@ def train(
     runtime: RuntimeName = "litert",
     threads: Threads = 1,
     worker_count: WorkerCount = None,
-    ray: RayAddress = None,
     epochs: Epochs = None,
     steps: Steps = None,
     budget: Annotated[
         float | None,
-        optional(
-            "N", "Largest cost of the run in forward equivalents; the run ends earlier if it no longer improves.", _RUN
-        ),
+        optional("N", "Largest cost of the run, in forward equivalents.", _RUN),
     ] = None,
     keep: Annotated[
         str,
@@ -86,9 +82,7 @@ def train(
     ] = None,
     batch_size: Annotated[
         int | None,
-        optional(
-            None, "Samples of a minibatch, a multiple of the model's batch (default: node 32, weight 64).", _ALGORITHM
-        ),
+        optional(None, "Samples of a minibatch (default: exact 1, node 8, weight 64).", _ALGORITHM),
     ] = None,
     learning_rate: Annotated[
         float | None,
@@ -102,8 +96,8 @@ def train(
         float | None,
         optional(
             "SHARE",
-            "Share of the samples for validation, which are not trained on (default: without a given algorithm, parts"
-            " are held out in turn, and then all are trained on; else 0.2, but 0 with --validation or --keep last).",
+            "Share of the samples for validation (default: without a given algorithm parts in turn, before all are"
+            " trained on; else 0.2, but 0 with --validation or --keep last).",
             _DATA,
         ),
     ] = None,
@@ -128,7 +122,6 @@ def train(
     zo_model: Annotated[
         Path | None, optional("FILE", "ZO model of a plain MODEL (default: the output with .zo.tflite).", _FILES)
     ] = None,
-    csv: Annotated[Path | None, optional("FILE", "CSV file with a line for each epoch.", _FILES)] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -149,7 +142,7 @@ def train(
     zo_model = zo_model or (None if is_zo(source) else output.with_suffix(".zo.tflite"))
     log = log or output.with_suffix(".zolog")
     reads = {"MODEL": model, "DATA": data, "LABELS": labels, "--rehearsal": rehearsal, "--validation": validation}
-    writes = {"-o": output, "--log": log, "--zo-model": zo_model, "--csv": csv}
+    writes = {"-o": output, "--log": log, "--zo-model": zo_model}
     check_outputs(reads, writes, force=force or resume)
     claim_outputs(context, writes.values())
     if held_out and validation is not None:
@@ -157,7 +150,7 @@ def train(
     changes, injection = run_options(settings, {"batch_size": batch_size, "learning_rate": learning_rate}, loss_output)
     files = Files(model, data, output, log, zo_model, rehearsal, validation)
     told = ToldRun(files, loss_output, held_out, force=force or resume)
-    with closing(told), Workers(worker_count, ray) if worker_count or ray else nullcontext(0) as workers:
+    with closing(told), Workers(worker_count) if worker_count else nullcontext(0) as workers:
         found = adapt(
             source,
             data,
@@ -180,7 +173,7 @@ def train(
             forward_only=forward_only,
             keep=cast(Keep, keep),
             observer=told,
-            callbacks=[ProgressBar(), *([] if csv is None else [CSVLogger(csv)])],
+            callbacks=[ProgressBar()],
             log=log,
             zo_model=zo_model,
             resume=resume,
