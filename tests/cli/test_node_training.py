@@ -18,7 +18,7 @@ from tflm_zo.cli.commands import verify as verify_command
 from tflm_zo.converters import load_model, read_metadata, set_batch
 from tflm_zo.converters.metadata import with_metadata
 from tflm_zo.logs import Log
-from tflm_zo.training import Nodes, Settings, Step, Trainer, Weights, algorithm
+from tflm_zo.training import ALGORITHMS, Nodes, Settings, Step, Trainer, Weights
 from tflm_zo.training.lowering import layerwise_integers
 from tflm_zo.training.setting_texts import written
 
@@ -170,7 +170,7 @@ def test_every_option_reaches_the_run(folder: Path) -> None:
 
 def test_help_has_the_defaults_of_each_algorithm() -> None:
     text = " ".join(run("train", "--help").stdout.replace("│", " ").split())
-    minibatches = ", ".join(f"{name} {algorithm(name).batch_size}" for name in ("exact", "node", "weight"))
+    minibatches = ", ".join(f"{name} {ALGORITHMS[name]().batch_size}" for name in ("exact", "node", "weight"))
     for said in (minibatches, "measured on model and data", "10, or as many as take 300 steps"):
         assert f"(default: {said})" in text
 
