@@ -231,12 +231,10 @@ class Contest:
         start = short[0].candidate.start
         best, *next_best = by_loss([*short, *(self._short_trial(start, way) for way in others)])
         contenders = [best, *(trial for trial in next_best if not best.beats(trial, _LOST))][:_WHOLE]
-        trials = by_loss(self._whole_trial(self._at_better_rate(trial)) for trial in contenders)
+        better = (self._at_better_rate(trial) for trial in contenders)
+        trials = by_loss(self._trial(c, self._steps_of(c.settings)) for c in better)
         equal = [trial for trial in trials if not trials[0].beats(trial, _LOST_WHOLE)]
         return min(equal, key=lambda trial: [trial.candidate.way is way for way in rungs].index(True))
-
-    def _whole_trial(self, candidate: Candidate) -> Trial:
-        return self._trial(candidate, self._steps_of(candidate.settings))
 
     def _at_better_rate(self, best: Trial) -> Candidate:
         """Returns the candidate of a short trial at the rate up to which doubling or halving it wins."""

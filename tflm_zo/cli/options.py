@@ -116,12 +116,7 @@ Ram = Annotated[
     str | None, optional("BYTES", "RAM that the run must fit, like 256K (default: the board's).", "Device", "--ram")
 ]
 ForwardOnly = Annotated[
-    bool,
-    typer.Option(
-        "--forward-only",
-        help="Leave out ways to train that pass errors back through layers.",
-        rich_help_panel="Device",
-    ),
+    bool, optional(None, "Leave out ways to train that pass errors back through layers.", "Device", "--forward-only")
 ]
 _UNITS = {"": 1, "K": 1024, "M": 1024**2}
 

@@ -103,10 +103,9 @@ class Plan:
         found = [cost for cost in own if cost.fits(self.target)]
         if not found:
             least, target = min(own, key=lambda cost: cost.ram), self.target
-            given = {"ram": target.ram, "flash": target.flash}
-            need = {"ram": least.ram, "flash": least.flash}
-            short = next(name for name, most in given.items() if most is not None and need[name] > most)
-            raise SettingsError(short, f"be at least {need[short]:,} bytes for {least.way.name}", given[short])
+            sizes = {"ram": (least.ram, target.ram), "flash": (least.flash, target.flash)}
+            name, (need, most) = next((n, s) for n, s in sizes.items() if s[1] is not None and s[0] > s[1])
+            raise SettingsError(name, f"be at least {need:,} bytes for {least.way.name}", most)
         return found
 
     @property

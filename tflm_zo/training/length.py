@@ -13,31 +13,15 @@ from .settings import Settings
 # worth its steps has 39,062 (LeNet-5).
 _MOST_STEPS: Final = 50_000
 # Steps of other runs that a budget ends, at most: so many passes over the samples or, where that is more, so
-# many steps of 32 samples. More of them overfit. With 1,000 samples, 300, 600, 1,200, 2,400 and 6,100 steps gave on
-# validation data 65.3, 65.9, 67.1, 67.5, 67.5 % (ResNet-8, mean over noise, fog and the dark; in fog 73.9,
-# 74.0, 74.4, 73.8, 73.6), and 1,750, 3,500 and 7,000 steps 95.3, 95.2, 95.2 % (LeNet-5, rotated MNIST).
-# With 128 samples, 200, 600, 1,200 and 2,400 steps gave 82.8, 85.2, 87.8, 86.6 % there, but 150, 300, 600 and
-# 2,000 steps 62.7, 63.3, 63.4, 62.2 % on the recalibrated ResNet-8, in fog 71.8, 72.1, 70.6, 68.2 % from
-# 70.2 %: a network that bears less noise than others knows more that can be lost.
+# many steps of 32 samples. More of them overfit (docs/results.md, "Length of runs").
 _MOST_PASSES: Final = 60
 _LEAST_OF_MOST: Final = 2000
 _LEAST_OF_MOST_FOR_CAREFUL: Final = 600
 
-# Least steps of a run whose length nobody gives, of 32 samples where layers are trained one by one. With 128
-# samples, 40, 150, 300, 600 and 1,200 steps gave on validation data
-#   72.7, 82.5, 85.2, 86.2, 85.8 %   LeNet-5, rotated MNIST
-#   51.6, 59.6, 66.7, 74.6 %         the same by weight perturbation, up to 600 steps
-#   95.1, 97.2, 98.6, 98.6, 98.6 %   DS-CNN, a new speaker
-#   68.8, 68.3, 67.6, 65.8, 62.1 %   ResNet-8, the last layer alone, CIFAR-10 in other colours
+# Epochs and least steps, of 32 samples where layers are trained one by one, of a run whose length nobody gives.
 _USUAL_EPOCHS: Final = 10
 
-# Length of a run whose way to train is chosen, in samples. By exact gradients, 700, 1,800, 7,000 and 18,000 samples
-# gave on validation data
-#   84.6, 86.9, 88.1, 86.9 %   LeNet-5, rotated MNIST, 128 images
-#   90.2, 94.8, 96.4, 95.9 %   the same, 1,000 images
-#   86.8, 87.5, 89.8, 87.9 %   LeNet-5, noise, 1,000 images
-#   94.1, 95.1, 94.4, 95.6 %   Conv1D network, three persons, 111 to 179 windows
-#   98.0, 99.0, 99.0, 97.3 %   DS-CNN, three speakers, 100 words
+# Length of a run whose way to train is chosen, in samples.
 _CHOSEN_PASSES: Final = 28
 _LEAST_CHOSEN: Final = 1800
 _MOST_CHOSEN: Final = 7000

@@ -20,20 +20,10 @@ is 0.6 W.
 
 The square follows from noise in equilibrium: a step of a rate r adds r^2 to the squared distance of a weight from its
 place without noise, and learning reduces the distance by a share proportional to r, so the squared distance settles at
-a multiple of r for any number of steps. Bound and multiple are of validation data. Networks that forget half after 2.5
-to 3.6 (LeNet-5) and 4.1 LSB (DS-CNN) learn the better the higher their rate is, up to 1 LSB: LeNet-5 at 0.3, 0.5, 1 LSB
-93.8, 94.5, 95.2 % of rotated digits. The last block of a ResNet-8 forgets half after 0.5 to 0.7 LSB, and learns fog,
-noise and the dark best at 0.03 LSB: at 0.015, 0.03, 0.06, 0.1, 1 LSB 73.5, 74.3, 72.0, 68.7, 57.3 % in fog.
-
-By exact gradients of one sample a step ResNet-8 reaches 68.7, 71.7, 70.0, 66.4 % on noise, where W is 0.07 LSB, and
-64.8, 68.6, 67.5, 58.6 % in the dark (0.14) at 0.03, 0.06, 0.1, 0.15 LSB. Networks that bear more have a wide optimum:
-LeNet-5 (0.2 to 0.5) 96.0, 96.4, 96.1, 96.7 % on rotated digits and 98.0, 97.8, 97.6, 97.5 % with little contrast, and a
-DS-CNN (0.4) 99, 99, 100, 99 % on a new speaker, at 0.2, 0.4, 0.8, 1.6 LSB. Another DS-CNN (0.3) forgets all at 1.6 LSB.
+a multiple of r for any number of steps. Bounds and factors are of validation data (docs/results.md).
 
 Weight perturbation: the rate of networks that have forgotten less than half after 24 LSB, as LeNet-5 has
-(`Settings.chosen_rate`), times W / 24 LSB for others. W is 7 to 8 LSB for a DS-CNN, 4 for a MobileNetV2, 3 for VWW's
-MobileNet and 1 to 2 for ResNet-8. At the rate of LeNet-5 accuracy fell from 50.5 to 10.2 % on ResNet-8 (fog, 2 10^4
-forward equivalents), and from 82 to 53 % on the DS-CNN (a new speaker, 10^4).
+(`Settings.chosen_rate`), times W / 24 LSB for others.
 
 A network that has nothing worth keeping takes the rate of one that bears the longest walk: one of random weights, whose
 outputs hardly depend on its samples (E |y - E y|^2 < E |y|^2 / 4), and a classifier whose mean loss is more than twice

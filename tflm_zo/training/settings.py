@@ -21,8 +21,7 @@ ESTIMATORS: Final[tuple[str, ...]] = get_args(Estimator)
 
 # A step of weight perturbation moves the weights by noise almost entirely: over a run it adds up to a random
 # walk of rate sqrt(steps m / queries) LSB, m the mean square of the schedule. Walks of 40 to 60 LSB were best
-# on validation data, for networks of 61,470 (LeNet-5) and of 3,784 weights (the demo's), 781 to 39,062 steps,
-# 1 and 4 queries, linear and constant rates. Networks that bear less are measured (rate.py).
+# on validation data (docs/results.md). Networks that bear less are measured (rate.py).
 _WALK: Final = 46.0
 _LARGEST_RATE: Final = 2.0
 _GRADIENT_RATE: Final = 2.0
