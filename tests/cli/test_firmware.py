@@ -227,6 +227,14 @@ def test_the_first_way_that_fits_is_taken(files: Path) -> None:
     assert forward_only["algorithm"] == "node"
 
 
+def test_a_device_infers_for_each_sample_of_a_step(files: Path) -> None:
+    """It keeps no activations of the layers that are not trained, as the desktop does."""
+    for samples, steps in ((4, 2), (4, 200)):
+        given = ("--set", "exact.last=1", "--set", "layers=last:1", "--set", "learning-rate=1")
+        found = ram(*given, "--samples", samples, "--steps", steps)
+        assert found["trains"]["layers"] == ["fc"] and found["step_forwards"] >= found["batch_size"] == 8
+
+
 def test_settings_that_are_given_stay(files: Path) -> None:
     options = ["--algorithm", "poor-mans-training", "--set", "update-bits=16"]
     needs = ram(*options)["ram_bytes"]

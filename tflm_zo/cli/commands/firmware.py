@@ -175,7 +175,7 @@ def firmware(
         "memory_saved_by": fitted.sentences if fitted else (),
         "batch_size": run.batch_size,
         "steps": total,
-        "step_forwards": _step_forwards(loaded, run, count, total) + (fitted.again if fitted else 0.0),
+        "step_forwards": _step_forwards(loaded, run, total) + (fitted.again if fitted else 0.0),
         "samples": count,
         "samples_assumed": data is None and samples is None,
         "rate_assumed": run.measures_rate and data is None,
@@ -205,9 +205,9 @@ def _measured_rate(recorded: Mapping[str, str], told: Mapping[str, str], data: P
     return {"learning_rate": float(rate)}
 
 
-def _step_forwards(model: Model, run: Settings, samples: int, steps: int) -> float:
-    """Returns the forward equivalents of a step."""
-    return run_costs(run, model, read_metadata(model)).until(steps, samples) / steps
+def _step_forwards(model: Model, run: Settings, steps: int) -> float:
+    """Returns the forward equivalents of a step. A device runs layers that are not trained again for each sample."""
+    return run_costs(run, model, read_metadata(model)).until(steps, steps * run.batch_size) / steps
 
 
 def _device_samples(model: Model, data: Path | None, samples: int | None) -> tuple[Data | None, int]:
