@@ -127,7 +127,7 @@ def test_guards(learning: Any, guard: str, trained: int, tmp_path: Path) -> None
         return random.integers(-128, 128, (samples, 8, 8, 1)).astype(np.int8), np.arange(samples) % 4
 
     task = learning.tasks.Task(path, data(40), data(20), data(20), None, None, tmp_path / "none", data(4)[0])
-    method = learning.methods.Method("", "node", settings={"learning_rate": 1.0}, steps=2)
+    method = learning.methods.Method("", "node", settings={"learning_rate": 1.0, "batch_size": 32}, steps=2)
     found = learning.methods.adapt(task, method, 2000.0, 0, guard)
     # The prefix of all samples that are trained on, 0.9 of conv, and two steps of 32, 0.2 each of fc.
     assert found["equivalents"] == pytest.approx(0.9 * trained + 2 * 32 * 0.2)
