@@ -80,7 +80,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "exact, computed again": (
         {**_NODES, "nodes": (), "tail": "all", "trainable": "all", "update_bits": 8, "batch": 1},
-        Settings(tasks=(Exact(last="all"),), batch_size=1, seed=11, snapshot_every=3),
+        Settings(tasks=(Exact(last="all"),), batch_size=1, seed=11, snapshot_every=3, learning_rate=0.5),
     ),
     "residual, nodes and exact, one sample": (
         {**_NODES, "nodes": ("stem",), "tail": ResidualBlocks(2), "update_bits": 8, "batch": 1},
