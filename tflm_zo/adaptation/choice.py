@@ -49,7 +49,7 @@ AS_IS, RECALIBRATED = "as is", "recalibrated"
 
 def groups_of(ladder: Sequence[Way]) -> list[list[Way]]:
     """Returns the rungs that are tried together, the first way of each name, in the order of the ladder. Lower groups
-    are only tried if nothing in those above is better than the model.
+    are only tried if those above are worse than the model.
     """
     rungs = list({way.name: way for way in reversed(ladder)}.values())[::-1]
     if not rungs or not rungs[0].is_whole:
@@ -221,7 +221,7 @@ class Contest:
         return result
 
     def _best(self, rungs: Sequence[Way]) -> Trial:
-        """Returns the whole trial with the least loss of a group of rungs."""
+        """Returns the whole trial of the highest rung of a group that no other one beats by a standard error."""
 
         def by_loss(trials: Iterable[Trial]) -> list[Trial]:
             return sorted(trials, key=lambda trial: trial.loss)
@@ -234,7 +234,7 @@ class Contest:
         better = (self._at_better_rate(trial) for trial in contenders)
         trials = by_loss(self._trial(c, self._steps_of(c.settings)) for c in better)
         equal = [trial for trial in trials if not trials[0].beats(trial, _LOST_WHOLE)]
-        return min(equal, key=lambda trial: [trial.candidate.way is way for way in rungs].index(True))
+        return min(equal, key=lambda trial: rungs.index(trial.candidate.way))
 
     def _at_better_rate(self, best: Trial) -> Candidate:
         """Returns the candidate of a short trial at the rate up to which doubling or halving it wins."""

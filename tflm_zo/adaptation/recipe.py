@@ -153,7 +153,7 @@ def adapt(
 
     Without settings, changes and settings of `inject` but loss and bits, the way to train a plain model is chosen:
     several, from the model as it is and recalibrated, are compared by the loss of parts of the samples that are held
-    out in turn, and the best one trains on all samples (see `choice`). If none is better than the model, it stays as
+    out in turn, and the best one trains on all samples (see `choice`). If all are worse than the model, it stays as
     it is.
 
     With `board`, `ram` or `forward_only`, these are the ways that fit, and an algorithm's name is its first one.

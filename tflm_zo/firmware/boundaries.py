@@ -306,6 +306,6 @@ def saving_memory(model: Model, metadata: ZoMetadata, device: DeviceModel, limit
                 known[again] = None
     for again in cheapest(limit)[:_PLACED] + cheapest(0)[:_PLACED]:
         if (rough := known[again]) is not None and rough.least < present.bytes > limit:
-            made = boundaries_of(model, metadata, device := saves(StepMemory(True, again)))
-            best, present = (device, made) if made.bytes < present.bytes else (best, present)
+            made = boundaries_of(model, metadata, other := saves(StepMemory(True, again)))
+            best, present = (other, made) if made.bytes < present.bytes else (best, present)
     return best

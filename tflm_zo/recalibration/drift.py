@@ -7,9 +7,9 @@ import statistics
 from dataclasses import dataclass
 
 from ..converters import Model, load_model
-from ..data import DataError, Samples
-from .moments import moments_of, shift_between
-from .recalibrate import kept_statistics, zero_point_of
+from ..data import Samples
+from .moments import moments_of
+from .recalibrate import kept_statistics, shift_of
 from .running_moments import RunningMoments
 from .walk import corrected_layers, corrected_names, layer_outputs
 
@@ -55,15 +55,9 @@ def drift(
     source = load_model(model)
     old, layers, names = kept_statistics(source), corrected_layers(source), corrected_names(source)
     if isinstance(x, RunningMoments):
-        x.check_model(source)
+        x.check_use(source)
         count, found = x.samples, {x.layer: x.moments}
     else:
         outputs = layer_outputs(source, layers, x, runtime)
         count, found = len(outputs[0]), {i: moments_of(values) for i, values in enumerate(outputs)}
-    if count < 1:
-        raise DataError("the moments are of no sample")
-    shifts = {
-        names[i]: shift_between(old.layers[i], old.samples, now, count, zero_point_of(layers[i]))
-        for i, now in found.items()
-    }
-    return Drift(count, {name: shift.size for name, shift in shifts.items()})
+    return Drift(count, {names[i]: shift_of(layers[i], old, i, now, count).size for i, now in found.items()})

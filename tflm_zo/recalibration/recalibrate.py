@@ -90,7 +90,7 @@ def statistics_of_outputs(layers: Sequence[Operator], outputs: Sequence[NDArray[
     """Returns statistics of corrected layers from their outputs, [samples, ...]. DataError: one sample."""
     if len(outputs[0]) < 2:
         raise DataError("statistics take 2 samples at least; some hundred are good")
-    found = [channel_statistics(y, zero_point_of(op)) for y, op in zip(outputs, layers, strict=True)]
+    found = [channel_statistics(y, _zero_point(op)) for y, op in zip(outputs, layers, strict=True)]
     return Statistics(len(outputs[0]), found, layout_of(outputs[0]))
 
 
@@ -150,24 +150,21 @@ def recalibrate(
     changes: dict[Operator, tuple[Shift, int]] = {}
     uneven = False
     if isinstance(x, RunningMoments):
-        x.check_model(loaded)
-        if x.samples < 1:
-            raise DataError("the moments are of no sample")
-        samples = x.samples
-        layer, was = layers[x.layer], old.layers[x.layer]
-        shift = shift_between(was, old.samples, x.moments, samples, zero_point_of(layer))
+        x.check_use(loaded)
+        samples, layer = x.samples, layers[x.layer]
+        shift = shift_of(layer, old, x.layer, x.moments, samples)
 
         def rescale(_: int, factors: NDArray[np.float64], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
             return rescale_channels(graph, layer, factors, shifts)
 
-        _, corrected = _correct(layer, x.layer, shift, x.moments, np.ones(len(was.mean)), rescale)
+        _, corrected = _correct(layer, x.layer, shift, x.moments, np.ones(len(old.layers[x.layer].mean)), rescale)
         changes[layer] = shift, int(corrected.sum())
     else:
         walk = x(result) if callable(x) else SampleWalk(result, prepared(loaded, x), runtime, threads)
         samples = walk.samples
         for number, layer in enumerate(watch(layers)):
             now = walk.moments(number)
-            if number == 0 and _is_uneven(old, walk, zero_point_of(layer)):
+            if number == 0 and _is_uneven(old, walk, _zero_point(layer)):
                 uneven = True
                 break
             changes[layer] = _recalibrate_layer(layer, old, number, now, walk)
@@ -188,8 +185,12 @@ def kept_statistics(model: Model) -> Statistics:
     return found
 
 
-def zero_point_of(layer: Operator) -> int:
-    """Returns the zero point of a layer's output."""
+def shift_of(layer: Operator, old: Statistics, number: int, now: Moments, samples: int) -> Shift:
+    """Returns the shift of the corrected layer of a number, from the old statistics to its moments on new samples."""
+    return shift_between(old.layers[number], old.samples, now, samples, _zero_point(layer))
+
+
+def _zero_point(layer: Operator) -> int:
     quantization = layer.outputs[0].quantization
     assert quantization is not None  # inject has checked it
     return quantization.zero_point
@@ -204,7 +205,7 @@ def _is_uneven(old: Statistics, walk: Walk, zero_point: int) -> bool:
 
 
 def _recalibrate_layer(layer: Operator, old: Statistics, number: int, now: Moments, walk: Walk) -> tuple[Shift, int]:
-    shift = shift_between(old.layers[number], old.samples, now, walk.samples, zero_point_of(layer))
+    shift = shift_of(layer, old, number, now, walk.samples)
     factors, corrected = np.ones(len(now.sums)), np.zeros(len(now.sums), bool)
     for _ in range(ROUNDS):
         factors, moved = _correct(layer, number, shift, now, factors, walk.correct)

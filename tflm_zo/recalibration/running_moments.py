@@ -93,6 +93,12 @@ class RunningMoments:
         result.moments = self.moments + other.moments
         return result
 
+    def check_use(self, model: Model) -> None:
+        """Raises DataError if the moments are not of this model, or of no sample."""
+        self.check_model(model)
+        if self.samples < 1:
+            raise DataError("the moments are of no sample")
+
     def check_model(self, model: Model | int) -> None:
         """Raises DataError if the moments belong to another model, or to another state of this one."""
         checksum = model if isinstance(model, int) else zlib.crc32(model.to_bytes())

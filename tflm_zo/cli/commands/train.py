@@ -132,7 +132,7 @@ def train(
 
     Without --algorithm and --set, train compares ways to train a plain model by samples that are held out in turn
     (whole groups, if DATA has an array `groups`), and the best one trains on all samples. With --board or --ram it
-    compares those that fit the device. If nothing is better than MODEL, the output is MODEL.
+    compares those that fit the device. If all of them are worse than MODEL, the output is MODEL.
 
     Ctrl-C ends the run after the last complete step: log and model are written, the exit code is 130, and
     --resume gives the same bits as a run without an interruption. SIGTERM and SIGHUP end a run the same
