@@ -72,8 +72,10 @@ def start_or_stop_ray(command: str, *arguments: str) -> None:
     atexit.register(start_or_stop_ray, "stop")
     ray = Path(sys.executable).with_name("ray")
     _clusters.append(subprocess.Popen([ray, command, *arguments, "--block"], stdout=subprocess.DEVNULL))
-    for _ in range(120):
-        if not subprocess.run([ray, "status"], capture_output=True, timeout=60).returncode:
+    # `ray status` of Ray 2.60 does not find the token of its own cluster.
+    connect = [sys.executable, "-c", "import ray; ray.init('auto')"]
+    for _ in range(60):
+        if not subprocess.run(connect, capture_output=True, timeout=60).returncode:
             return
         time.sleep(1)
     raise AssertionError("Ray does not begin")

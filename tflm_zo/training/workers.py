@@ -85,7 +85,7 @@ class Workers:
                 # Ray's handler would end this process at once, in the middle of a step.
                 if before is not None and threading.current_thread() is threading.main_thread():
                     signal.signal(signal.SIGTERM, before)
-            except (ConnectionError, ValueError, RuntimeError) as error:
+            except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
                 raise WorkersError(f"Ray does not answer at {address}: {error}") from error
             self._owns = True
         self._ray = ray
