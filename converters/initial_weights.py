@@ -20,10 +20,8 @@ WeightArray = npt.NDArray[Any]
 
 def initial_weights(model: Model) -> dict[str, WeightArray]:
     """Returns copies of the initial weights of a ZO model's trainable tensors, by name, in the order of their streams:
-    int8 in the filters' own shapes, and int32 [channels] of biases.
-
-    Raises:
-        ConversionError: the model is no ZO model, or does not fit its metadata.
+    int8 in the filters' own shapes, and int32 [channels] of biases. Raises ConversionError if the model is no ZO model,
+    or does not fit its metadata.
     """
     metadata = read_metadata(model)
     at = [0] * len(metadata.segments)

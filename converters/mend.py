@@ -24,20 +24,14 @@ _ROUNDING: Final = 1e-3
 
 
 def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False) -> set[Tensor]:
-    """Removes the other subgraphs of a plain model, in place, and repairs the subgraph for training.
+    """Removes the other subgraphs of a plain model, in place, and repairs the subgraph for training. `wanted` is the
+    key of a signature or the name of a subgraph; None: the model has one. Returns the logits whose SOFTMAX was left
+    out.
 
     It repairs, with a `ConversionWarning` for each change: signatures of tensors that are no inputs or outputs; equal
     or empty names; filters' scales of 0; scales of biases (kernels assume input scale * filter scale); parts of int8
-    tensors that are computed in float; a SOFTMAX at an output with more values than kernels support. The input of an
-    ARG_MAX at an output becomes an additional output.
-
-    Args:
-        model: plain model.
-        wanted: key of a signature or name of a subgraph; None: the model has one subgraph.
-        reads_output: True if the loss reads the output of a SOFTMAX, which is then kept.
-
-    Returns:
-        The logits whose SOFTMAX was left out.
+    tensors that are computed in float; a SOFTMAX at an output with more values than kernels support, unless the loss
+    `reads_output`. The input of an ARG_MAX at an output becomes an additional output.
     """
     _choose(model, wanted)
     graph = model.subgraphs[0]

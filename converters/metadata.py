@@ -337,11 +337,9 @@ def with_metadata(model: Model, metadata: ZoMetadata) -> Model:
 
 
 def read_metadata(model: Model) -> ZoMetadata:
-    """Returns the metadata of a ZO model, checked against its graph.
-
-    Raises:
-        ConversionError: the model is no ZO model; its metadata is damaged, of another version, or describes another
-            graph; or ``inject`` would refuse the graph.
+    """Returns the metadata of a ZO model, checked against its graph. Raises ConversionError if the model is no ZO
+    model; its metadata is damaged, of another version, or describes another graph; or ``inject`` would refuse the
+    graph.
     """
     entry = model.find_metadata(METADATA_NAME)
     if entry is None:

@@ -64,20 +64,15 @@ def is_per_channel(layer: Operator) -> bool:
 def rescale_channels(
     graph: Subgraph, layer: Operator, factors: npt.NDArray[np.float64], shifts: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.bool_]:
-    """Makes of a layer's output y, before its activation clamps it, factor * y + shift, in place.
+    """Makes of a layer's output y, before its activation clamps it, factor * y + shift, in place, if `why_fixed` has no
+    reason against it. Factors are > 0, [channels], all alike if the filter has one scale; shifts are real values,
+    [channels].
 
     The filter's scales are multiplied, and the bias follows: its integers stay, but for the shift in units of input
     scale * new filter scale. Weights keep their bytes. A layer without a bias gets one.
 
-    Args:
-        graph: graph of the layer.
-        layer: one for which `why_fixed` returns None.
-        factors: > 0, [channels]; all alike where the filter has one scale.
-        shifts: real values, [channels].
-
-    Returns:
-        A bool for each channel, [channels]: False for one that stays as it is, since its new scale is no normal
-        float32, or its sums might exceed int32. Channels of a filter with one scale stay together.
+    Returns bool [channels]: False for a channel that stays as it is, since its new scale is no normal float32, or its
+    sums might exceed int32. Channels of a filter with one scale stay together.
     """
     data, weights = layer.inputs[0], layer.inputs[1]
     assert data is not None and data.quantization is not None

@@ -98,11 +98,8 @@ class Tensor:
         return math.prod(self.shape)
 
     def numpy(self) -> npt.NDArray[Any]:
-        """Returns the constant data as a read-only array of the tensor's shape.
-
-        Raises:
-            ConversionError: the tensor has no constant data, or data of a type that NumPy lacks (strings, 4-bit
-                integers …).
+        """Returns the constant data as a read-only array of the tensor's shape. Raises ConversionError if the tensor
+        has no constant data, or data of a type that NumPy lacks (strings, 4-bit integers …).
         """
         if not self.is_constant:
             raise ConversionError(f"tensor `{self.name}` has no constant data")

@@ -130,10 +130,8 @@ class Model:
         return result
 
     def to_bytes(self) -> bytes:
-        """Returns the model as the bytes of a .tflite file, deterministic, with buffers aligned to 16.
-
-        Raises:
-            ConversionError: the model contradicts itself, or is larger than a flatbuffer can be.
+        """Returns the model as the bytes of a .tflite file, deterministic, with buffers aligned to 16. Raises
+        ConversionError if the model contradicts itself, or is larger than a flatbuffer can be.
         """
         from .writer import write_model
 

@@ -36,14 +36,9 @@ def argument(metavar: str, text: str) -> Any:
 
 
 def optional(metavar: str | None, text: str, panel: str, /, *names: str, **more: Any) -> Any:
-    """Returns an option without a default value, which its text describes.
-
-    Args:
-        metavar: name of the value in the help; None: the value's type.
-        text: help of the option.
-        panel: panel of the help.
-        *names: names of the option; none: its parameter's.
-        **more: other arguments of `typer.Option`, such as the result of `choice`.
+    """Returns an option without a default value, which its text describes, in a panel of the help. `metavar` is the
+    name of the value; None: the value's type. `names` are those of the option; none: its parameter's. `more` are other
+    arguments of `typer.Option`, such as the result of `choice`.
     """
     given = {"metavar": metavar, **more}
     return typer.Option(*names, help=text, show_default=False, rich_help_panel=panel, **given)

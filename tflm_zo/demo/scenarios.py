@@ -76,12 +76,9 @@ def _rotation(
 
 
 def load_mnist() -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Loads MNIST's 10,000 test images in a fixed random order, on which all splits are based.
-
-    It reads mnist10k.npz (x uint8 [10000, 28, 28], y) in the folder TFLM_ZO_DATA, or uses Keras' loader.
-
-    Returns:
-        x float32 [10000, 28, 28, 1], 0..1, and y int32 [10000].
+    """Loads MNIST's 10,000 test images in a fixed random order, on which all splits are based: x float32 [10000, 28,
+    28, 1], 0..1, and y int32 [10000]. It reads mnist10k.npz (x uint8 [10000, 28, 28], y) in the folder TFLM_ZO_DATA, or
+    uses Keras' loader.
     """
     folder = os.environ.get("TFLM_ZO_DATA")
     path = Path(folder) / "mnist10k.npz" if folder else None
@@ -105,13 +102,9 @@ def mnist() -> Scenario:
 
 
 def fsdd(speaker: str | None = None) -> Scenario:
-    """Returns spoken digits of five speakers and of a new sixth one, from fsdd.npz in the folder TFLM_ZO_DATA.
-
-    Five speakers: takes 5 and up to pre-train, takes 0-4 to test. The sixth: 128 utterances from takes 0-19 to adapt,
-    takes 20 and up to test.
-
-    Args:
-        speaker: name of the sixth; default: the file's last one.
+    """Returns spoken digits of five speakers and of a new sixth one, `speaker` or the last one of the file, from
+    fsdd.npz in the folder TFLM_ZO_DATA. Five speakers: takes 5 and up to pre-train, takes 0-4 to test. The sixth: 128
+    utterances from takes 0-19 to adapt, takes 20 and up to test.
     """
     from ..features import log_mel
     from ..keras_models import ds_cnn
@@ -172,11 +165,8 @@ class SpokenDigits:
 
 
 def read_spoken_digits() -> SpokenDigits:
-    """Reads fsdd.npz in the folder of the environment variable TFLM_ZO_DATA.
-
-    Raises:
-        FileNotFoundError: the file does not exist; the message describes it and its source.
-        ValueError: the file is not in that format.
+    """Reads fsdd.npz in the folder of the environment variable TFLM_ZO_DATA. FileNotFoundError describes a missing file
+    and its source; ValueError: the file is not in that format.
     """
     folder = os.environ.get("TFLM_ZO_DATA")
     path = Path(folder or ".") / _FILE

@@ -104,14 +104,8 @@ def _order(line: str) -> tuple[int, str]:
 
 
 def join(units: Iterable[Unit], sources: Mapping[str, str]) -> dict[str, str]:
-    """Returns the text of each unit by its path.
-
-    Args:
-        units: units; included units precede the others.
-        sources: text of each source by the path by which others include it, which begins with "ops/".
-
-    Raises:
-        ConversionError: a source is in no unit.
+    """Returns the text of each unit by its path. Included units precede the others. `sources` are texts by the path by
+    which others include them, which begins with "ops/". Raises ConversionError if a source is in no unit.
     """
     conditional = _conditional(sources)
     texts: dict[str, str] = {}

@@ -224,15 +224,9 @@ def _bound(models: Sequence[Model], kernels: _Kernels) -> int:
 
 
 def arenas_of(models: Sequence[Sequence[Model]], tensors: Sequence[int], *, static_memory: bool = True) -> list[Arena]:
-    """Returns the arenas of several models, each of all its segments.
-
-    Args:
-        models: for each model its segments, each as a model of its own.
-        tensors: for each model the number of its trainable tensors.
-        static_memory: True if TFLM is built with TF_LITE_STATIC_MEMORY.
-
-    Raises:
-        ConversionError: TFLM refuses a segment.
+    """Returns the arenas of several models, each of all its segments as models of their own, by the numbers of their
+    trainable tensors. `static_memory`: TFLM is built with TF_LITE_STATIC_MEMORY. Raises ConversionError if TFLM refuses
+    a segment.
     """
     sizes = recorded([segment for segments in models for segment in segments])
     found, at = list[Arena](), 0
@@ -271,12 +265,7 @@ class Buffers:
 
 
 def buffers_of(graph: Subgraph, scratch: Mapping[int, int]) -> Buffers:
-    """Returns the activations and scratch buffers of a graph.
-
-    Args:
-        graph: graph of a model.
-        scratch: bytes of scratch by the operator's number; 0 bytes make no buffer.
-    """
+    """Returns the activations of a graph, and scratch buffers of some bytes, by the operator's number; 0: none."""
     first = dict.fromkeys(graph.inputs, 0)
     last = dict(first)
     for number, op in enumerate(graph.operators, 1):

@@ -86,12 +86,7 @@ def _depthwise(
 
 
 def extra_memory(op: Operator, *, mve: bool) -> Extra:
-    """Returns the memory of an operator's kernel in addition to its tensors.
-
-    Args:
-        op: operator of a model.
-        mve: True for cores with vectors.
-    """
+    """Returns the memory of an operator's kernel in addition to its tensors; `mve`: on a core with vectors."""
     data, weights = op.input(0), filter_of(op)
     if data is None or data.type != TensorType.INT8 or not op.outputs:
         return Extra()

@@ -27,17 +27,10 @@ def config_source(
     command: str,
     **sizes: int,
 ) -> str:
-    """Returns the text of ``zo_config.h``.
+    """Returns the text of ``zo_config.h`` for a ZO model with its metadata, the plan of its run, and the run's RAM.
 
-    Args:
-        model: the ZO model.
-        metadata: the model's metadata.
-        plan: plan of the run.
-        ram: RAM of the run.
-        name: name of the model, an identifier.
-        model_name: name of the model as it was given.
-        command: command line, for the file's first line.
-        **sizes: further numbers of the template, by place.
+    `name` is an identifier, `model_name` the name as it was given, and `command` the command line for the first line.
+    `sizes` are further numbers of the template, by place.
     """
     loss, last = metadata.loss, len(metadata.segments) - 1
     label = metadata.segments[last].input_index("label")

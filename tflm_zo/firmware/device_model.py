@@ -36,10 +36,8 @@ class DeviceModel:
 
 
 def device_model(model: Model, plan: LoweredRun) -> DeviceModel:
-    """Returns the model of a run. Only layers that the run trains or through which errors pass use RAM.
-
-    Raises:
-        ConversionError: the model is no ZO model, or does not fit its metadata.
+    """Returns the model of a run. Only layers that the run trains or through which errors pass use RAM. Raises
+    ConversionError if the model is no ZO model, or does not fit its metadata.
     """
     metadata = read_metadata(model)
     wanted = _wanted(metadata, plan)

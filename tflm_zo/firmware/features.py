@@ -21,11 +21,7 @@ _HEADER = '#include "ops/core/zo_types.h"\n'
 
 
 def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, bool]:
-    """Returns which optional features a model and its run use.
-
-    Returns:
-        True or False by the macro's name: whether the run needs the feature.
-    """
+    """Returns whether a model and its run need each optional feature, by the macro's name."""
     s = plan.settings
     kind = int(s.distribution.kind)
     multipliers = {**step_multipliers(model), **plan.multipliers}
@@ -88,11 +84,7 @@ def unused_sources(wanted: dict[str, bool]) -> tuple[str, ...]:
 
 
 def with_features(header: str, wanted: dict[str, bool]) -> str:
-    """Sets the switches in the text of ``zo_features.h``.
-
-    Raises:
-        ConversionError: the header does not know a switch.
-    """
+    """Sets the switches in the text of ``zo_features.h``, or raises ConversionError for a switch that it lacks."""
     known = [name for name in wanted if f"#ifndef {name}\n" in header]
     if len(known) != len(wanted) or header.count(_HEADER) != 1:
         raise ConversionError("zo_features.h is not the one that belongs to this package: install tflm_zo again")

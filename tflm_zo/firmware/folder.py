@@ -28,11 +28,8 @@ def _sum(data: bytes) -> str:
 
 
 def check_folder(target: Path, *, force: bool) -> None:
-    """Raises OSError if a folder cannot be written. Call it before the work begins.
-
-    Raises:
-        FileExistsError: the folder has files and ``force`` is not set, or it is no generated firmware.
-        NotADirectoryError: the parent folder does not exist.
+    """Raises OSError if a folder cannot be written: it has files and ``force`` is not set, it is no generated firmware,
+    or its parent folder does not exist. Call it before the work begins.
     """
     real = target.resolve()
     if not real.parent.is_dir():
@@ -48,10 +45,8 @@ def check_folder(target: Path, *, force: bool) -> None:
 
 
 def _kept(target: Path, real: Path, files: Mapping[str, str], example: Collection[str]) -> list[str]:
-    """Returns paths of the files that a user has added to a folder, or changed in its example.
-
-    Raises:
-        FileExistsError: a file that has to be replaced was changed.
+    """Returns paths of the files that a user has added to a folder, or changed in its example. Raises FileExistsError
+    if a file that has to be replaced was changed.
     """
     lines = (real / CHECKSUMS).read_text(encoding="utf-8", errors="replace")
     written = {name: known for known, name in re.findall(r"(?m)^([0-9a-f]{64})  (.+)$", lines)}
@@ -89,21 +84,8 @@ def _holds(path: Path, text: str) -> bool:
 def write_folder(
     folder: str | os.PathLike[str], files: Mapping[str, str], example: Collection[str], *, force: bool
 ) -> list[str]:
-    """Writes a folder atomically.
-
-    Args:
-        folder: the folder, which must not exist or be empty.
-        files: text of each file by its path.
-        example: paths of the files that the user may change.
-        force: True to replace a generated folder. Files that the user added, or changed in the example, are
-            kept. Unchanged files keep their times.
-
-    Returns:
-        Paths of the files that were kept.
-
-    Raises:
-        FileExistsError: the folder exists and cannot be replaced; the message says why.
-        OSError: the folder cannot be written. An older folder is unchanged after an error.
+    """Writes texts by path to a folder, atomically; see `Firmware.write`. The user may change the files of `example`.
+    Unchanged files keep their times.
     """
     target = Path(folder)
     real = target.resolve()

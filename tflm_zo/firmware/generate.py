@@ -125,19 +125,11 @@ def generate(
     samples: Data | None = None,
     data: str = "",
 ) -> Firmware:
-    """Generates the folder with which a TFLM build trains a model on a device.
+    """Generates the folder with which a TFLM build trains a ZO model with a loss on a device.
 
-    Args:
-        model: a ZO model with a loss.
-        plan: plan of the run.
-        name: name of the model, of which an identifier is made.
-        platform: name of the build system, one of `PLATFORMS`.
-        command: command line that generates the folder, for the files' first lines.
-        samples: samples that are compiled into the example, or None.
-        data: name of the file that the samples are from.
-
-    Raises:
-        ConversionError: the model cannot be trained on a device; the message says why.
+    `name` is the model's, of which an identifier is made, `platform` one of `PLATFORMS`, and `command` the command line
+    for the files' first lines. `samples` from the file `data` are compiled into the example. Raises ConversionError,
+    with the reason, if the model cannot be trained on a device.
     """
     metadata = read_metadata(model)
     _check(metadata, plan)
@@ -237,15 +229,9 @@ def _joined(
 ) -> dict[str, str]:
     """Returns the op pack and the model's trainer as few files, under names that are not yet the model's.
 
-    Args:
-        op_pack: sources of the op pack.
-        own_class: sources of the model's trainer.
-        model: the other C++ sources, which name the parts of the op pack that they use.
-        wanted: the features that the run needs, by the macro's name.
-        absent: names of macros that no compiler of the platform defines.
-        roots: further names of the op pack that programs may call.
-        name: name of the model, an identifier.
-        command: command line, for the files' first lines.
+    `own_class` has the sources of the trainer, `model` the other C++ sources, which name the parts of the op pack that
+    they use. `absent` are macros that no compiler of the platform defines, `roots` further names that programs may
+    call.
     """
     known: dict[str, int | None] = {name: int(value) for name, value in wanted.items()}
     known |= {"ZO_KERNEL_SETS": 0, "__SSE2__": None}  # of desktops
@@ -313,11 +299,9 @@ def _joined(
 
 
 def _own_op_pack(plan: LoweredRun, wanted: dict[str, bool]) -> dict[str, str]:
-    """Returns the op pack for one run: without unused trainers, features and papers' variants, and with
-    memory for its queries.
-
-    Features and queries are written into the headers, because not every build system lets a library define
-    macros for its users.
+    """Returns the op pack for one run: without unused trainers, features and papers' variants, and with memory for its
+    queries. Headers have features and queries, because not every build system lets a library define macros for its
+    users.
     """
     queries = int(plan.settings.queries) * max(1, int(plan.settings.chain))
     most = max([queries, *(t.queries for t in plan.tasks)])

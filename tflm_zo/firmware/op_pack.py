@@ -15,10 +15,8 @@ FOLDERS = ("core", "tflm", "device")
 
 
 def op_pack_folder() -> Path:
-    """Returns the folder of the op pack's sources.
-
-    Raises:
-        ConversionError: the sources of the op pack are not installed.
+    """Returns the folder of the op pack's sources. Raises ConversionError if the sources of the op pack are not
+    installed.
     """
     try:
         return installed("_ops")
@@ -42,15 +40,11 @@ _LITERAL = re.compile(r'(?m)^[ \t]*#[ \t]*(?:include|if|elif)\b.*$|"(?:[^"\\\n]|
 
 
 def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
-    """Renames the op pack for a model.
+    """Renames the op pack, texts of sources by path, for a model whose name is an identifier.
 
-    A program may have several models, whose op packs differ in features, struct layouts and perhaps versions.
-    C and C++ allow one definition of a name, so all external names have the model's name in them: functions,
-    types, macros, namespaces, include guards and files.
-
-    Args:
-        sources: text of the op pack's sources by path.
-        name: name of the model, an identifier.
+    A program may have several models, whose op packs differ in features, struct layouts and perhaps versions. C and C++
+    allow one definition of a name, so all external names have the model's name in them: functions, types, macros,
+    namespaces, include guards and files.
     """
     names = own(name)
 

@@ -36,11 +36,7 @@ def measured(model: Model, settings: Settings, data: Data | None, steps: int) ->
 
 
 def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> LoweredRun:
-    """Lowers a run for the control unit.
-
-    Raises:
-        SettingsError: the model does not fit the settings.
-    """
+    """Lowers a run for the control unit. Raises SettingsError if the model does not fit the settings."""
     metadata = read_metadata(model)
     for name, value in (("steps", steps), ("samples", samples)):
         if not 1 <= value < 2**32:
@@ -59,10 +55,8 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> L
 
 
 def _check_log(record: int, steps: int) -> None:
-    """Checks that the offsets of a log's records fit 32 bits in any store.
-
-    Raises:
-        SettingsError: the log is too large.
+    """Checks that the offsets of a log's records fit 32 bits in any store. Raises SettingsError if the log is too
+    large.
     """
     # A run that measures itself after every step.
     step = sum(-(-size // STORE_UNIT_MOST) * STORE_UNIT_MOST for size in (record, MEASUREMENT_BYTES))
@@ -77,10 +71,8 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 
 def check_names(platform: str, name: str | None) -> None:
-    """Checks the names of a platform and a model before the work begins.
-
-    Raises:
-        SettingsError: the platform is not known, or the model's name is not valid in names of files and variables.
+    """Checks the names of a platform and a model before the work begins. Raises SettingsError if the platform is not
+    known, or the model's name is not valid in names of files and variables.
     """
     if platform not in PLATFORMS:
         raise SettingsError("platform", f"be one of {', '.join(PLATFORMS)}", platform)

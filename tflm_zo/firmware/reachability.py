@@ -52,11 +52,8 @@ def identifiers(text: str) -> set[str]:
 
 
 def _value(condition: str, known: Mapping[str, int | None]) -> int | None:
-    """Returns the value of a condition of the preprocessor, or None where it depends on the build.
-
-    Args:
-        condition: the expression.
-        known: values of macros by name; None for a macro that is never defined.
+    """Returns the value of a condition of the preprocessor, or None where it depends on the build. `known` are values
+    of macros by name; None for a macro that is never defined.
     """
     # As Python, with an operator for ! that binds as tightly as C's; the rest of a line that goes on is unknown.
     text = re.sub(r"\bdefined\s+(\w+)", r"defined(\1)", _code(condition).strip())
@@ -97,11 +94,8 @@ def _holds(condition: str, known: Mapping[str, int | None]) -> bool | None:
 
 
 def constants(sources: Mapping[str, str], known: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Returns the values of macros that follow from known ones: each has one definition, without a condition.
-
-    Args:
-        sources: text of each source by its path.
-        known: values of macros by name; None of a macro that is never defined.
+    """Returns the values of macros that follow from known ones, as in `_value`, in sources, texts by path: each has one
+    definition, without a condition.
     """
     found = dict(known)
     while True:
@@ -139,13 +133,9 @@ def closure(names: Iterable[str], leads: Mapping[str, Collection[str]]) -> set[s
 
 
 def resolve(text: str, known: Mapping[str, int | None]) -> str:
-    """Removes the parts of a source whose conditions are false, and conditions that are always true.
-
-    A mark replaces each removed part; `layers` and `written` remove the marks.
-
-    Args:
-        text: the source.
-        known: values of macros by name; None for a macro that is never defined. Conditions on other macros are kept.
+    """Removes the parts of a source whose conditions are false, and conditions that are always true, by values of
+    macros as in `_value`; conditions on other macros are kept. A mark replaces each removed part; `layers` and
+    `written` remove it.
     """
     # Of each condition around a line: whether a branch that is certain was there, whether this one is there,
     # and whether its directives are.
@@ -404,12 +394,9 @@ def _reached(items: Collection[_Item], roots: Collection[str]) -> set[_Item]:
 
 
 def _hide(items: Collection[_Item], known: Collection[str]) -> None:
-    """Makes functions `static` that no other source calls. The compiler would warn of one that has no caller
-    for some values of macros, so such a function stays visible.
-
-    Args:
-        items: declarations of a source, which is compiled as a whole.
-        known: names that other sources may call.
+    """Makes functions of a source, which is compiled as a whole, `static` if no other source calls them; `known` are
+    the names that others may call. The compiler would warn of a function that has no caller for some values of macros,
+    so it stays visible.
     """
     includes: dict[str, list[str]] = {}
     declared: dict[str, list[_Item]] = {}
@@ -467,16 +454,12 @@ def reached(sources: Mapping[str, str], roots: Collection[str]) -> dict[str, str
 def layers(
     sources: Mapping[str, str], public: Collection[str], internal: Collection[str], roots: Collection[str]
 ) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Returns the reachable parts of C sources in three layers. Each layer needs only the layers before it.
+    """Returns the reachable parts of C sources in three layers, for applications, for the C++ sources, and the rest:
+    texts by path, without empty ones. Each layer needs only the layers before it.
 
-    Args:
-        sources: text of each source by the path by which others include it.
-        public: paths of the headers that applications read.
-        internal: identifiers of the C++ sources, which read the headers, too.
-        roots: names that are always kept, for the C++ sources.
-
-    Returns:
-        The layers for applications, for the C++ sources, and the rest: texts by path, without empty ones.
+    Sources are texts by the path by which others include them. `public` are paths of the headers that applications
+    read, `internal` identifiers of the C++ sources, which read them, too, and `roots` names that are always kept for
+    those.
     """
     parsed = {path: _source(text, path) for path, text in sources.items()}
     included = {item.includes for _, _, nodes, _ in parsed.values() for item in _items(nodes)}

@@ -59,13 +59,8 @@ def _registration(name: str) -> str:
 
 
 def resolver_source(models: Sequence[Model], name: str, command: str, *, int8: frozenset[str] | None = None) -> str:
-    """Returns the text of ``zo_op_resolver.h`` for the models of all segments.
-
-    Args:
-        models: models of the segments.
-        name: name of the whole model, an identifier.
-        command: command line, for the file's first line.
-        int8: operators that the build system's TFLM can register for int8 alone; None: all of them.
+    """Returns the text of ``zo_op_resolver.h`` for the models of all segments, for a model's name, an identifier.
+    `int8` are the operators that the build system's TFLM can register for int8 alone; None: all of them.
     """
     operators = [op for model in models for graph in model.subgraphs for op in graph.operators]
     names = operators_of(models)

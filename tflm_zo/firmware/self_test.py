@@ -23,16 +23,8 @@ _UNCOMPARED = (constants.SEED_REPLAY, constants.UPDATE, constants.PERTURB)
 
 
 def noise(batch: int, inputs: int, number: int, count: int) -> NDArray[np.int8]:
-    """Returns an input of the self-test's samples, as ``ops/device/zo_self_test.cc`` makes it.
-
-    Args:
-        batch: number of samples.
-        inputs: number of inputs that the model has.
-        number: number of the input.
-        count: values of a sample.
-
-    Returns:
-        int8 [batch, count].
+    """Returns an input of the self-test's samples, int8 [batch, count], as ``ops/device/zo_self_test.cc`` makes it:
+    that of a number, for a model with so many inputs.
     """
     first = np.arange(batch, dtype=np.uint32) * np.uint32(inputs) + np.uint32(number)
     x: NDArray[np.uint32] = first[:, None] * np.uint32(0x10001) + np.arange(count, dtype=np.uint32)
@@ -103,11 +95,8 @@ def _name(op: Operator, metadata: ZoMetadata) -> str:
 
 
 def self_test_source(model: Model, device: DeviceModel) -> tuple[str, str]:
-    """Returns the table of the operators' outputs, and the reason why it is missing, or "".
-
-    Args:
-        model: a ZO model with a loss.
-        device: the model as the device has it; the operators that compute activations are the model's.
+    """Returns the table of the operators' outputs, and the reason why it is missing, or "". The outputs are those of
+    the ZO model, which has a loss; `device` has the operators as the device runs them.
     """
     metadata, why = read_metadata(model), ""
     try:

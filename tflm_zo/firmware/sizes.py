@@ -80,14 +80,8 @@ def ram_of(
     static_memory: bool = True,
     arena: Arena | None = None,
 ) -> Ram:
-    """Returns the RAM of a run.
-
-    Args:
-        model: the ZO model.
-        metadata: the model's metadata.
-        device: the model on the device.
-        static_memory: True if TFLM is built with TF_LITE_STATIC_MEMORY.
-        arena: arena of the device's model if it is known, else None.
+    """Returns the RAM of a run of a ZO model. `static_memory`: TFLM is built with TF_LITE_STATIC_MEMORY; `arena`: that
+    of the device's model, if it is known.
     """
     own = arena or arenas_of_devices([device], static_memory=static_memory)[0]
     shared = _MARK if device.plan.memory.shares_arena else 0
@@ -211,14 +205,8 @@ class DeviceMemory:
 
 
 def device_memory(model: Model, log: Log) -> DeviceMemory:
-    """Returns the memory of a recorded run in firmware of the same model and settings.
-
-    Args:
-        model: the ZO model that the log was recorded on, of any batch.
-        log: the log.
-
-    Raises:
-        ConversionError: the model does not fit its metadata.
+    """Returns the memory of a run in firmware of the same model and settings, from its log and the ZO model, of any
+    batch, that it was recorded on. Raises ConversionError if the model does not fit its metadata.
     """
     try:
         model = with_batch(model, 1)

@@ -16,11 +16,8 @@ _LONGEST: Final = 48
 
 
 def own(name: str) -> dict[str, str]:
-    """Returns the prefixes of a model's own names, for templates: two models can be in one program.
-
-    Returns:
-        ``zo``, in place of ``zo`` and ``tflm_zo`` in names of functions, types, files and namespaces, and
-        ``ZO``, in those of macros.
+    """Returns the prefixes of a model's own names, for templates, since two models can be in one program: ``zo``, in
+    place of ``zo`` and ``tflm_zo`` in names of functions, types, files and namespaces, and ``ZO``, in those of macros.
     """
     return {"zo": f"{name}_zo", "ZO": f"{name}_zo".upper()}
 

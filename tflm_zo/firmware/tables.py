@@ -159,21 +159,11 @@ def model_source(
     self_test: str,
 ) -> tuple[str, str]:
     """Returns the text of ``zo_model.cc``, and the tables of the model, which ``zo_trainer.cc`` has: its compiler is to
-    know them.
+    know them. Raises ConversionError if firmware cannot feed the model's inputs.
 
-    Args:
-        model: the ZO model.
-        metadata: the model's metadata.
-        device: the run's model as the device has it.
-        name: name of the model, an identifier.
-        arrays: contents of the segments' arrays by name, in order.
-        least_arena: bytes of an arena below which no build of TFLM can work.
-        command: command line, for the file's first line.
-        wanted: the features that the run needs, by the macro's name.
-        self_test: the self-test's table.
-
-    Raises:
-        ConversionError: firmware cannot feed the model's inputs.
+    `name`, an identifier, and `command` are as for `config_source`. `arrays` has the contents of the segments' arrays
+    by name, in order; `least_arena` the bytes of an arena below which no build of TFLM can work; `wanted` the features
+    that the run needs, by the macro's name; `self_test` the self-test's table.
     """
     loss = metadata.loss
     assert loss is not None

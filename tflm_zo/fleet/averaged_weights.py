@@ -25,12 +25,9 @@ _LEVEL: Final = 9
 
 
 def packed(now: Arrays, before: Arrays | None = None) -> bytes:
-    """Compresses the difference between two sets of weights: for each tensor one byte for the size of its
-    differences (0: 1 byte, 1: 2, 2: 4), then the differences, little-endian, all compressed by zlib.
-
-    Args:
-        now: int8 weights and int32 biases by tensor name.
-        before: weights to subtract; None: 0, so that the result has complete weights.
+    """Compresses int8 weights and int32 biases by tensor name, less those of `before`, if given: for each tensor one
+    byte for the size of its differences (0: 1 byte, 1: 2, 2: 4), then the differences, little-endian, all compressed by
+    zlib.
     """
     parts = []
     for name, array in now.items():
@@ -43,15 +40,9 @@ def packed(now: Arrays, before: Arrays | None = None) -> bytes:
 
 
 def unpacked(data: bytes, before: Arrays, *, whole: bool = False) -> dict[str, NDArray[Any]]:
-    """Returns the weights in the result of `packed`, or the differences as int64 arrays.
-
-    Args:
-        data: result of `packed`.
-        before: weights to add; with `whole`, only their shapes are used.
-        whole: True if the bytes have complete weights.
-
-    Raises:
-        FleetError: the bytes are damaged, or belong to another model.
+    """Returns the weights in the result of `packed`, or the differences as int64 arrays: the weights of `before` are
+    added unless the bytes have the `whole` weights. Raises FleetError for bytes that are damaged or belong to another
+    model.
     """
     try:
         # The size of these weights limits the memory, even if the bytes are damaged.
@@ -113,10 +104,8 @@ class AveragedWeights:
         return checksum_of(self._trainable, self.weights, {})
 
     def move(self, changes: Mapping[str, NDArray[Any]]) -> None:
-        """Ends a round: updates the weights, within their range, and writes the file.
-
-        Args:
-            changes: mean changes, LSB, by tensor name.
+        """Ends a round: updates the weights by mean changes, LSB, by tensor name, within their range, and writes the
+        file.
 
         Raises:
             FleetError: a tensor is missing or has another shape, or a change is not finite. Nothing has changed.

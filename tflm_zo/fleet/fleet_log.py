@@ -80,13 +80,8 @@ class FleetLog(RecordedPosition):
         return (records, b"") if records_only or len(records) <= self.snapshot_bytes else (b"", self.snapshot())
 
     def decide(self, answers: Sequence[Answer]) -> bytes:
-        """Computes the next step from answers, in which all samples have the same weight.
-
-        Args:
-            answers: at least one.
-
-        Returns:
-            The step's record in the log.
+        """Computes the next step from one answer or more, in which all samples have the same weight. Returns its
+        record.
 
         Raises:
             FleetError: an answer belongs to another step or is out of range, see `Answer.check`. Nothing has changed.
@@ -100,15 +95,12 @@ class FleetLog(RecordedPosition):
         return self._decide([*whole.differences.tolist(), whole.loss], whole.samples)
 
     def decide_mean(self, mean: NDArray[np.float64], samples: int) -> bytes:
-        """Computes the next step from an aggregator's result. The exact integer sum is recovered from a mean by
-        rounding, so the step equals that of one run on all samples.
+        """Computes the next step from an aggregator's result. Returns its record. The exact integer sum is recovered
+        from a mean by rounding, so the step equals that of one run on all samples.
 
         Args:
             mean: a difference for each query and, at the end, the loss, nats, float64 [queries + 1].
             samples: number of samples of the mean.
-
-        Returns:
-            The step's record in the log.
 
         Raises:
             FleetError: `mean` has another shape or is not finite. Nothing has changed.

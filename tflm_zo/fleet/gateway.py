@@ -98,10 +98,8 @@ class Gateway(RecordedPosition):
         self.left_out: dict[str, str] = {}
 
     def take(self, records: bytes) -> int:
-        """Stores the records of the next steps, see `Position.take`; devices receive them with the next request.
-
-        Raises:
-            OSError: the log cannot be written. No record was stored.
+        """Stores the records of the next steps, see `Position.take`; devices receive them with the next request. Raises
+        OSError if the log cannot be written. No record was stored.
         """
         steps = self._following(records)
         if self._path is not None and len(steps) * self.record_bytes == len(records):
@@ -124,24 +122,16 @@ class Gateway(RecordedPosition):
     # --- devices ------------------------------------------------------------------------------------
 
     def answer(self) -> Answer:
-        """Lets all devices evaluate the next step, and adds up the answers that arrive by the deadline.
-
-        Raises:
-            FleetError: no device answered; `left_out` and the message have the reasons.
-            ValueError: the run has ended.
+        """Lets all devices evaluate the next step, and adds up the answers that arrive by the deadline. FleetError: no
+        device answered; `left_out` and the message have the reasons. ValueError: the run has ended.
         """
         if self.step == self.settings.steps:
             raise ValueError("the run is over")
         return sum_of(list(self._ask_all(self._answer_of).values()))
 
     def update(self) -> dict[str, FleetState]:
-        """Updates all devices to the last step, by the deadline.
-
-        Returns:
-            The states of the devices that reached it.
-
-        Raises:
-            FleetError: no device did; `left_out` and the message have the reasons.
+        """Updates all devices to the last step, by the deadline, and returns the states of those that reached it.
+        FleetError: no device did; `left_out` and the message have the reasons.
         """
         return self._ask_all(self._updated)
 
@@ -220,11 +210,8 @@ class Gateway(RecordedPosition):
     # --- one device, in a thread of its own ---------------------------------------------------------
 
     def _updated(self, device: _Device, end: float) -> FleetState:
-        """Updates a device to the last step.
-
-        Raises:
-            FleetError: the device has another model, another run, or other weights.
-            LinkError: the device does not answer, or refuses.
+        """Updates a device to the last step. FleetError: the device has another model, another run, or other weights.
+        LinkError: it does not answer, or refuses.
         """
         link = device.link(end, self._header.fingerprint)
         state = link.fleet_state(end - time.monotonic())
@@ -278,12 +265,8 @@ class Gateway(RecordedPosition):
 
 
 class _Device:
-    """The gateway's state of a device.
-
-    Attributes:
-        seconds: duration of its last evaluation.
-        is_silent: True if it did not answer last time.
-        stop: set when the gateway stops waiting for it.
+    """The gateway's state of a device: `seconds` of its last evaluation; `is_silent` if it did not answer last time;
+    `stop`, set when the gateway stops waiting for it.
     """
 
     def __init__(self, name: str, connect: Callable[[], Port], is_silent: bool) -> None:
@@ -292,11 +275,8 @@ class _Device:
         self._link: Link | None = None
 
     def link(self, end: float, mark: bytes) -> Link:
-        """Returns the link to the device, after a check of its model.
-
-        Raises:
-            FleetError: the device has another model.
-            LinkError: the device does not answer, or has another version of the protocol.
+        """Returns the link to the device, after a check of its model. FleetError: it has another model. LinkError: it
+        does not answer, or has another version of the protocol.
         """
         if self._link is not None:
             return self._link

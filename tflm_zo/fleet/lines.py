@@ -26,10 +26,8 @@ class Lines:
 
     @property
     def open(self) -> dict[str, Callable[[], Port]]:
-        """Returns a function that opens each line, by the device's name.
-
-        Raises:
-            ValueError: the broker's URL is not valid, a device has no name, or two have the same.
+        """Returns a function that opens each line, by the device's name. Raises ValueError if the broker's URL is not
+        valid, a device has no name, or two have the same.
         """
         found: dict[str, Callable[[], Port]] = {
             name: partial(open_port, port, self.baud) for name, port in self.ports.items()
@@ -51,11 +49,7 @@ class Lines:
 
     @classmethod
     def read(cls, text: str) -> Lines:
-        """Reads the result of `write`.
-
-        Raises:
-            ValueError: the text is not valid.
-        """
+        """Reads the result of `write`. Raises ValueError if the text is not valid."""
         try:
             ports, baud, broker, devices = json.loads(text)
             return cls(dict(ports), int(baud), str(broker), [str(name) for name in devices])
@@ -68,13 +62,8 @@ _AGAIN: Final = 0.5  # seconds until a port that was lost is opened again
 
 @contextlib.contextmanager
 def kept_ports(ports: Mapping[str, Callable[[], Port]]) -> Iterator[dict[str, str]]:
-    """Opens ports, and forwards a local network port to each of them.
-
-    Args:
-        ports: function that opens a port, by the device's name.
-
-    Yields:
-        The pyserial URL of each forwarded port, by the device's name.
+    """Opens ports by functions, by the device's name, and forwards a local network port to each of them. Yields the
+    pyserial URL of each forwarded port, by the device's name.
     """
     kept = [_KeptPort(connect) for connect in ports.values()]
     try:

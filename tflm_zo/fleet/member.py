@@ -78,16 +78,8 @@ class Position:
         return checksum_of(self._trainable, *self.weights)
 
     def take(self, records: bytes) -> int:
-        """Applies the records of the next steps to the weights.
-
-        Args:
-            records: complete records of the seed log.
-
-        Returns:
-            Number of steps.
-
-        Raises:
-            FleetError: a record does not continue the log; the message has the reason. No record was applied.
+        """Applies complete records of the seed log, of the next steps, to the weights, and returns the number of steps.
+        FleetError: a record does not continue the log; the message has the reason. No record was applied.
         """
         steps = self._following(records)
         rest = records[len(steps) * self.record_bytes :]
@@ -125,10 +117,8 @@ class Position:
         return head + b"".join(a.tobytes() for part in self.weights for a in part.values())
 
     def take_snapshot(self, data: bytes) -> None:
-        """Restores the state of a snapshot, earlier or later.
-
-        Raises:
-            FleetError: the snapshot is damaged or belongs to another model. Nothing has changed.
+        """Restores the state of a snapshot, earlier or later. Raises FleetError if the snapshot is damaged or belongs
+        to another model. Nothing has changed.
         """
         if len(data) != self.snapshot_bytes:
             raise FleetError(f"a snapshot of {len(data)} bytes, those of this model have {self.snapshot_bytes}")
@@ -171,10 +161,8 @@ class RecordedPosition(Position):
         return ending(bytes(self._records[: step * self.record_bytes]) if step else self.header)
 
     def resume(self, path: Path) -> bool:
-        """Applies the steps of the run's log. Returns whether the file exists and has a complete header.
-
-        Raises:
-            FleetError: the log belongs to another run.
+        """Applies the steps of the run's log. Returns whether the file exists and has a complete header. Raises
+        FleetError if the log belongs to another run.
         """
         data = path.read_bytes() if path.is_file() else b""
         head, records = data[:SEED_LOG_HEADER_BYTES], data[SEED_LOG_HEADER_BYTES:]
@@ -288,10 +276,8 @@ class Replica(Position):
         self._executor = LocalExecutor(self.runtime, self._control, prepare(self.runtime, x, y))
 
     def answer(self) -> Answer:
-        """Evaluates the queries of the next step on the client's minibatch. The weights do not change.
-
-        Raises:
-            ValueError: the run has ended.
+        """Evaluates the queries of the next step on the client's minibatch. The weights do not change. Raises
+        ValueError if the run has ended.
         """
         control = self._control
         control.resume(self.step, self.mean_square)

@@ -37,14 +37,8 @@ class Broker:
 
     @classmethod
     def of(cls, url: str) -> Broker:
-        """Parses the URL of a broker.
-
-        Args:
-            url: ``mqtt://[USER[:PASSWORD]@]HOST[:PORT]/PREFIX``, or ``mqtts://`` for TLS. The environment
-                variable TFLM_ZO_MQTT_PASSWORD may have the password instead.
-
-        Raises:
-            ValueError: the URL is not valid.
+        """Parses ``mqtt://[USER[:PASSWORD]@]HOST[:PORT]/PREFIX``, or ``mqtts://`` for TLS; raises ValueError for
+        another URL. The environment variable TFLM_ZO_MQTT_PASSWORD may have the password instead.
         """
         parts = urlsplit(url)
         prefix = unquote(parts.path.strip("/"))
@@ -72,14 +66,8 @@ class Broker:
 
 
 class MqttLines:
-    """The connection to a broker. Requests go to ``PREFIX/DEVICE/ask``, answers come from
+    """The connection to a broker by its URL, see `Broker.of`. Requests go to ``PREFIX/DEVICE/ask``, answers come from
     ``PREFIX/DEVICE/answer``; each message is a frame. It reconnects if the connection is lost.
-
-    Args:
-        url: see `Broker.of`.
-
-    Raises:
-        ValueError: the URL is not valid.
     """
 
     def __init__(self, url: str) -> None:
@@ -135,21 +123,13 @@ class MqttLines:
     # --- calls of links ---------------------------------------------------------------------------------
 
     def line(self, device: str) -> Callable[[], Port]:
-        """Returns a function that opens the line to a device.
-
-        Raises:
-            ValueError: the name is not valid in a topic.
-        """
+        """Returns a function that opens the line to a device. Raises ValueError if the name is not valid in a topic."""
         if not device or set("+#/") & {*device}:
             raise ValueError(f"{device!r} names no device: it would be a part of a topic")
         return lambda: self._open(device)
 
     def _open(self, device: str) -> Port:
-        """Opens the line to a device.
-
-        Raises:
-            OSError: the broker cannot be reached.
-        """
+        """Opens the line to a device. Raises OSError if the broker cannot be reached."""
         with self.news:
             if not self._is_begun:
                 self._client.loop_start()

@@ -41,11 +41,7 @@ class Gathered:
 
 @contextlib.contextmanager
 def naming(source: object) -> Iterator[None]:
-    """Adds the file's name to the messages of errors in its data.
-
-    Args:
-        source: path of a file; other values change no message.
-    """
+    """Adds the name of a file to the messages of errors in its data; other sources change no message."""
     try:
         yield
     except DataError as error:
@@ -55,10 +51,8 @@ def naming(source: object) -> Iterator[None]:
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Returns the arrays of an ``.npz`` file by their names, or ``x``, the array of an ``.npy`` file.
-
-    Raises:
-        DataError: the file cannot be read, or does not hold arrays of numbers.
+    """Returns the arrays of an ``.npz`` file by their names, or ``x``, the array of an ``.npy`` file. Raises DataError
+    if the file cannot be read, or does not hold arrays of numbers.
     """
     with naming(path):
         return _read(path)
@@ -87,13 +81,8 @@ def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> 
 
 
 def read_labels(source: Any) -> Any:
-    """Reads the labels of a file; returns other labels unchanged.
-
-    Args:
-        source: labels; or the path of an ``.npy`` file of them, or of an ``.npz`` file with ``y``.
-
-    Raises:
-        DataError: the file cannot be read, or has no ``y``; the message begins with the file's name.
+    """Reads the labels of an ``.npy`` file or the ``y`` of an ``.npz`` file; returns other labels unchanged. Raises
+    DataError, which begins with the file's name, if the file cannot be read, or has no ``y``.
     """
     if not isinstance(source, str | os.PathLike):
         return source
@@ -151,10 +140,8 @@ def _numbered(names: list[str]) -> list[str]:
 
 
 def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
-    """Returns the names of a model's inputs in a file or dictionary.
-
-    Raises:
-        DataError: the file or dictionary does not have all inputs.
+    """Returns the names of a model's inputs in a file or dictionary. Raises DataError if the file or dictionary does
+    not have all inputs.
     """
     for keys in [["x"], names] if len(names) == 1 else [names, _numbered(names)]:
         if all(key in source for key in keys):
@@ -187,10 +174,8 @@ def _only(source: Any, shape: tuple[int, ...]) -> Any:
 
 
 def as_array(value: Any, name: str) -> Array:
-    """Returns the value as an array of numbers, one or more for each sample.
-
-    Raises:
-        DataError: the value is no array of numbers, has no samples, is masked, or is not finite.
+    """Returns the value as an array of numbers, one or more for each sample. Raises DataError if the value is no array
+    of numbers, has no samples, is masked, or is not finite.
     """
     array = unmasked(value, name)
     if array.dtype.kind not in "fiub":
@@ -210,11 +195,7 @@ def as_array(value: Any, name: str) -> Array:
 
 
 def unmasked(value: Any, name: str) -> Array:
-    """Returns the value as an array without a mask.
-
-    Raises:
-        DataError: values are masked, or samples differ in shape.
-    """
+    """Returns the value as an array without a mask. DataError: values are masked, or samples differ in shape."""
     if any(map(np.ma.is_masked, value if isinstance(value, list | tuple) else (value,))):
         raise DataError(
             f"{name} has masked values, which are no numbers; give {name}.filled(…), or leave the samples out"
@@ -226,18 +207,8 @@ def unmasked(value: Any, name: str) -> Array:
 
 
 def in_shape(array: Array, shape: Sequence[int], name: str) -> Array:
-    """Reshapes samples to a model's input.
-
-    Args:
-        array: samples, [samples, ...], in which dimensions of size 1 may be missing or extra.
-        shape: shape of one sample.
-        name: name of the samples in messages.
-
-    Returns:
-        The samples, [samples, *shape].
-
-    Raises:
-        DataError: the shapes differ.
+    """Returns samples, in which dimensions of size 1 may be missing or extra, as [samples, *shape] for the shape of a
+    model's input. Raises DataError, with the samples' name, if the shapes differ.
     """
     if sizes(array.shape[1:]) != sizes(shape):
         raise DataError(f"`{name}` must have samples of shape {list(shape)}. Received: {list(array.shape[1:])}.")
@@ -250,14 +221,8 @@ def sizes(shape: Sequence[int]) -> list[int]:
 
 
 def class_labels(y: Array, classes: int) -> npt.NDArray[np.int32]:
-    """Returns class labels, one per sample, int32 [samples].
-
-    Args:
-        y: integers [samples], -1 for a sample without a label; or one-hot [samples, classes].
-        classes: number of classes, >= 2.
-
-    Raises:
-        DataError: the labels are neither class numbers nor one-hot, or a label is out of range.
+    """Returns class labels, int32 [samples], of integers [samples], -1 for a sample without a label, or one-hot
+    [samples, classes], of at least 2 classes. DataError: the labels are neither, or a label is out of range.
     """
     if y.size != len(y) * classes:
         return integer_labels(y, (), classes)
@@ -283,10 +248,8 @@ def _first_column(y: Array, classes: int) -> str:
 
 
 def integer_labels(y: Array, shape: tuple[int, ...], classes: int) -> npt.NDArray[np.int32]:
-    """Returns labels 0 to classes - 1, and -1 for no label, int32 [samples, *shape].
-
-    Raises:
-        DataError: the labels' type, number or range is wrong.
+    """Returns labels 0 to classes - 1, and -1 for no label, int32 [samples, *shape]. Raises DataError if the labels'
+    type, number or range is wrong.
     """
     if y.dtype.kind not in "iub":
         raise DataError(f"y is {y.dtype}; labels are integers, which y.astype(int) makes of whole numbers")

@@ -31,11 +31,7 @@ class FileInUseError(OSError):
 
 
 def lock_file(file: io.FileIO, path: str | os.PathLike[str]) -> None:
-    """Locks an open file until it is closed; see `lock`.
-
-    Raises:
-        FileInUseError: another process has locked the file.
-    """
+    """Locks an open file until it is closed; see `lock`. FileInUseError: another process has locked the file."""
     if not lock(file.fileno()):
         raise _in_use(path)
 
@@ -47,12 +43,9 @@ def _in_use(path: str | os.PathLike[str]) -> FileInUseError:
 
 @contextlib.contextmanager
 def claim_name(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Reserves the name of a file that is written later, so that no other program starts to write it.
-
-    The reservation is a lock in the folder of temporary files, named after the real path. It ends with the program.
-
-    Raises:
-        FileInUseError: another process has reserved the name.
+    """Reserves the name of a file that is written later, so that no other program starts to write it; raises
+    FileInUseError if another process has reserved it. It is a lock in the folder of temporary files, which ends with
+    the program.
     """
     name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
     try:
@@ -96,13 +89,8 @@ def lock(descriptor: int) -> bool:
 
 class NewFile:
     """A file that is written under a temporary name and then published. It removes temporary files of the same name
-    that a killed program left.
-
-    Attributes:
-        file: the open file, for reading and writing, locked (see `lock_file`); it stays open after `publish`.
-
-    Raises:
-        OSError: the folder cannot be written to.
+    that a killed program left. `file` is open for reading and writing, and locked (see `lock_file`), also after
+    `publish`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -114,9 +102,6 @@ class NewFile:
 
     def publish(self, *, replace: bool) -> None:
         """Syncs the file to the disk and renames it to its path.
-
-        Args:
-            replace: True to replace an existing file.
 
         Raises:
             FileExistsError: the file exists, and `replace` is not set.
@@ -141,10 +126,8 @@ class NewFile:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[NewFile]:
-    """Creates a `NewFile`; an error in the block discards it.
-
-    Raises:
-        OSError: the file cannot be written; the error names its path, not the temporary one.
+    """Creates a `NewFile`; an error in the block discards it. Raises OSError if the file cannot be written; the error
+    names its path, not the temporary one.
     """
     new = None
     try:
@@ -159,11 +142,7 @@ def new_file(path: Path) -> Iterator[NewFile]:
 
 
 def check_output(path: Path | None, *, force: bool) -> None:
-    """Raises OSError if a file cannot be written. Call it before the work begins.
-
-    Args:
-        path: path of the file, or None for no file.
-        force: True to replace an existing file.
+    """Raises OSError if a file, None for none, cannot be written. Call it before the work begins.
 
     Raises:
         FileExistsError: the file exists, and ``force`` is not set.
@@ -186,11 +165,8 @@ def check_output(path: Path | None, *, force: bool) -> None:
 
 
 def write_output(path: Path, data: bytes, *, force: bool) -> Path:
-    """Writes a file atomically, and returns its path.
-
-    Raises:
-        OSError: the file cannot be written, for a reason of `check_output` or, e.g., because the disk is
-            full. An older file is unchanged.
+    """Writes a file atomically, and returns its path. Raises OSError if the file cannot be written, for a reason of
+    `check_output` or, e.g., because the disk is full. An older file is unchanged.
     """
     check_output(path, force=force)
     try:

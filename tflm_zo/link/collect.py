@@ -25,11 +25,8 @@ _WRITE: Final = 10.0
 
 
 def device_log(link: Link) -> LiveLog | None:
-    """Reads the header of the device's log; None if the device has no log.
-
-    Raises:
-        LinkError: the device does not answer.
-        LogError: the header is damaged, or of another version.
+    """Reads the header of the device's log; None if the device has no log. LinkError: the device does not answer.
+    LogError: the header is damaged, or of another version.
     """
     size = LiveLog.header_bytes(link.find(LOG, 0, LiveLog.BEGINNING) or b"")
     header = None if size is None else link.find(LOG, 0, size)

@@ -183,10 +183,8 @@ def deploy(link: Link, hello: Hello, load: Load, on_bytes: Callable[[int], None]
 
 
 def revert(link: Link, hello: Hello) -> Deployment:
-    """Reactivates the run, log included, that the device had before the last deployment.
-
-    Raises:
-        LinkError: the device does not answer, or has no earlier run.
+    """Reactivates the run, log included, that the device had before the last deployment. Raises LinkError if the device
+    does not answer, or has no earlier run.
     """
     if not hello.active:
         raise LinkError("the device has no places, so it cannot revert: its program has no zo_places")

@@ -62,11 +62,8 @@ class Port(Protocol):
 
 
 def open_port(name: str, baud: int) -> Port:
-    """Opens a port of pyserial: a device file, or a URL like ``socket://host:port``.
-
-    Raises:
-        OSError: the port cannot be opened.
-        ValueError: the name is not valid.
+    """Opens a port of pyserial: a device file, or a URL like ``socket://host:port``. OSError: it cannot be opened.
+    ValueError: the name is not valid.
     """
     import serial
 
@@ -178,13 +175,8 @@ class Link:
             return False
 
     def write(self, place: int, offset: int, data: bytes, unit: int = 1) -> None:
-        """Writes bytes to an inactive place, with several requests if needed.
-
-        Args:
-            place: number of the place.
-            offset: offset in the place, a multiple of ``unit``.
-            data: the bytes, a multiple of ``unit``.
-            unit: programming unit of the device's store, bytes; smaller than a request.
+        """Writes bytes to an offset of an inactive place, with several requests if needed. Offset and number of bytes
+        are multiples of the programming unit of the device's store, bytes, which is smaller than a request.
         """
         at = 0
         while at < len(data):
@@ -249,11 +241,8 @@ class Link:
         timeout: float | None = None,
         tries: int | None = None,
     ) -> bytes | None:
-        """Repeats a request until an answer arrives; returns None after `tries` attempts.
-
-        Raises:
-            NoAnswerError: no answer arrived in time.
-            RefusedError: the device refused the request.
+        """Repeats a request until an answer arrives; returns None after `tries` attempts. NoAnswerError: no answer
+        arrived in time. RefusedError: the device refused the request.
         """
         begin = time.monotonic()
         limit = self._timeout if timeout is None else timeout

@@ -75,11 +75,7 @@ def to_frame(content: bytes) -> bytes:
 
 
 class FrameReader:
-    """Finds the frames in a stream of received bytes.
-
-    Attributes:
-        damaged: number of byte sequences between zeros that were no valid frame.
-    """
+    """Finds the frames in a stream of received bytes. `damaged` counts sequences between zeros that were no frame."""
 
     def __init__(self) -> None:
         self._open = b""

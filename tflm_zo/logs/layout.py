@@ -84,12 +84,8 @@ def read_header(data: bytes) -> Header | None:
 
 
 class Records:
-    """Parses the records of a log in order: steps and measurements. `step` is the number of parsed steps.
-
-    Args:
-        header: header of the log.
-        checksum: checksum at the end of the header.
-        unit: records are padded to multiples of this number of bytes.
+    """Parses the records of a log in order: steps and measurements. `step` is the number of parsed steps, `checksum`
+    that at the end of the header, and records are padded to multiples of `unit` bytes.
     """
 
     def __init__(self, header: Header, checksum: int, unit: int = 1) -> None:
@@ -97,11 +93,8 @@ class Records:
         self._header, self._steps, self._unit = header, int(header.settings.steps), unit
 
     def take(self, data: bytes) -> tuple[list[StepRecord], list[Measurement], int]:
-        """Parses the bytes that follow the records so far.
-
-        Returns:
-            Records of steps and measurements up to the first incomplete or misplaced one, and their size in
-            bytes, padding included.
+        """Parses the bytes that follow the records so far. Returns records of steps and measurements up to the first
+        incomplete or misplaced one, and their size in bytes, padding included.
         """
         header, at = self._header, 0
         steps, measurements = list[StepRecord](), list[Measurement]()
@@ -164,11 +157,8 @@ def unpadded(data: bytes) -> bytes:
 
 
 def padded(data: bytes, unit: int) -> bytes:
-    """Pads a log for a store with a programming unit of ``unit`` bytes.
-
-    Args:
-        data: a log, padded or not. If its header is incomplete, it is returned unchanged.
-        unit: 1, 2, 4, 8, 16 or 32.
+    """Pads a log, padded or not, for a store with a programming unit of 1, 2, 4, 8, 16 or 32 bytes. A log with an
+    incomplete header is returned unchanged.
     """
     data = unpadded(data)
     at, pieces = 0, list[bytes]()
@@ -262,10 +252,8 @@ class LiveLog:
         return self._records.step
 
     def is_over(self, data: bytes) -> bool:
-        """Returns whether the log of these bytes belongs to a finished run.
-
-        After a power failure a layer-wise run repeats the steps after its last snapshot, although the log has
-        their records.
+        """Returns whether the log of these bytes belongs to a finished run. After a power failure a layer-wise run
+        repeats the steps after its last snapshot, although the log has their records.
         """
         header = self._found
         if self.step < self.steps or not isinstance(header, SnapshotLogHeader):
@@ -275,10 +263,8 @@ class LiveLog:
         return any(snapshot is not None and snapshot.step == self.steps for snapshot in found)
 
     def take(self, data: bytes) -> tuple[list[float], int]:
-        """Parses the bytes after the records so far.
-
-        Returns:
-            Mean losses of the complete new steps, nats or `ZoLoss.unit`, and the size of their records.
+        """Parses the bytes after the records so far. Returns the mean losses of the complete new steps, nats or
+        `ZoLoss.unit`, and the size of their records.
         """
         steps, _, used = self._records.take(data)
         return [step.mean_loss / 65536 for step in steps], used

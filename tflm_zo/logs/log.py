@@ -123,10 +123,8 @@ class Log:
     @classmethod
     def parts(cls, path: str | os.PathLike[str], *, layerwise: bool | None = None) -> Iterator[Log]:
         """Reads a log up to its last complete record, a seed log in parts of some thousand steps to bound the memory.
-
-        Yields:
-            Consecutive parts, at least one; a snapshot log is one part. Only the last part may be empty or have torn
-            bytes. See `read` for arguments and errors.
+        Yields consecutive parts, at least one; a snapshot log is one part. Only the last part may be empty or have torn
+        bytes. See `read` for arguments and errors.
         """
         if is_snapshot_log(path) if layerwise is None else layerwise:
             yield _read_snapshot_log(path)
@@ -151,11 +149,7 @@ class Log:
         return self.first_step + len(self.steps) if self.snapshot is None else self.snapshot.step
 
     def first(self, steps: int) -> Log:
-        """Returns the first steps of a log of weight perturbation.
-
-        Raises:
-            LogError: the log has fewer steps.
-        """
+        """Returns the first steps of a log of weight perturbation. Raises LogError if the log has fewer steps."""
         if not 0 <= steps <= len(self.steps):
             raise LogError(f"Steps of the log must be in 0..{len(self.steps)}. Received: {steps}.")
         size = StepRecord.size_of(self.settings.queries)

@@ -51,12 +51,8 @@ def replay_log(model: Model, log: Log | str | os.PathLike[str], steps: int | Non
 
 
 class Replay:
-    """The replay of a log, part by part.
-
-    Args:
-        model: the ZO model that the log was recorded on.
-        begin: weights and fractions before the first step, which are updated in place; None: copies of the
-            model's initial ones.
+    """The replay of a log, part by part, on the ZO model that it was recorded on. `begin` are weights and fractions
+    before the first step, which are updated in place; None: copies of the model's initial ones.
     """
 
     def __init__(self, model: Model, begin: tuple[Arrays, Arrays] | None = None) -> None:

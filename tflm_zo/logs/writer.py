@@ -106,14 +106,9 @@ class LogWriter:
     # --- records --------------------------------------------------------------------------------------------
 
     def append(self, record: Callable[[int], bytes]) -> None:
-        """Appends the record of a step or a measurement, completely or not at all.
-
-        Args:
-            record: function that takes the checksum of the previous record and returns the bytes of this one.
-
-        Raises:
-            OSError: the record cannot be written, e.g. because the disk is full; the log then ends with the
-                previous record or, if only the sync failed, with this one.
+        """Appends the record of a step or a measurement, completely or not at all. `record` takes the checksum of the
+        previous record and returns the bytes of this one. OSError: it cannot be written, e.g. because the disk is full;
+        the log then ends with the previous record or, if only the sync failed, with this one.
         """
         data = record(self._checksum)
         try:
@@ -133,10 +128,8 @@ class LogWriter:
         return self._begin + steps * self._header.record_bytes + measurements * MEASUREMENT_BYTES
 
     def keep(self, steps: int, measurements: int) -> None:
-        """Removes all records after a number of complete steps and measurements.
-
-        Raises:
-            OSError: the file cannot be truncated.
+        """Removes all records after a number of complete steps and measurements. Raises OSError if the file cannot be
+        truncated.
         """
         try:
             there, wanted = os.fstat(self._file.fileno()).st_size, self.size(steps, measurements)

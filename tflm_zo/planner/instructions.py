@@ -195,9 +195,7 @@ class Instructions:
         self, model: Model, metadata: ZoMetadata, run: LoweredRun, clamped: Mapping[str, float] | None = None
     ) -> float:
         """Returns the instructions of a training step of a ZO model of batch size 1: all samples of a minibatch and the
-        update.
-
-        `clamped` has shares of clamped outputs by the layer's name; None: they are unknown.
+        update. `clamped` has shares of clamped outputs by the layer's name; None: they are unknown.
         """
         if run.tasks:
             return self._layerwise(model, metadata, run, clamped)

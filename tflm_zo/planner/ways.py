@@ -93,15 +93,9 @@ class _Models:
 
 
 def ways(model: Model, inject: InjectChanges | None = None, *, forward_only: bool = False) -> list[Way]:
-    """Returns the ladder: the ways to train a plain int8 model. The first is likely to learn most.
-
-    Args:
-        model: the model.
-        inject: settings of `inject`. With `update_bits`, ways with others are left out.
-        forward_only: True to leave out ways that pass errors back through layers.
-
-    Raises:
-        ConversionError: the model cannot be trained.
+    """Returns the ladder: the ways to train a plain int8 model. The first is likely to learn most. With `update_bits`
+    among the settings of `inject`, ways with others are left out; with `forward_only` those that pass errors back
+    through layers. Raises ConversionError if the model cannot be trained.
     """
     models, found, error = _Models(model, inject or {}), list[Way](), None
     for make in (_by_exact, _by_nodes, _last_layer, _by_weights)[1 if forward_only else 0 :]:

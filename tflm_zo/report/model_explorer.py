@@ -23,10 +23,8 @@ _Value = Callable[[Operator], "float | None"]
 
 
 def node_data_of_model(model: Model) -> dict[str, str]:
-    """Returns node data of a model by name: "macs", the multiply-accumulates of an invoke, and "weights".
-
-    Args:
-        model: a plain model or a ZO model.
+    """Returns node data of a plain model or ZO model by name: "macs", the multiply-accumulates of an invoke, and
+    "weights".
     """
     return {
         "macs": _data(model, "multiply-accumulates", lambda op: macs(op) or None),

@@ -10,11 +10,8 @@ from .document import Fact, ModelPort, ModelReport, Operator, TrainableLayer
 
 
 def report_model(summary: Mapping[str, Any]) -> ModelReport:
-    """Returns the report of a model.
-
-    Args:
-        summary: the result of ``tflm-zo inspect --json``: `converters.summary.summarize` with "model", the
-            path, and "untrained", the untrained layers of a ZO model.
+    """Returns the report of a model, of the result of ``tflm-zo inspect --json``: `converters.summary.summarize` with
+    "model", the path, and "untrained", the untrained layers of a ZO model.
     """
     zo = summary["zo"]
     facts = [

@@ -89,12 +89,8 @@ class RecordedRun:
 
 
 def read_run(path: Path, given: Sequence[ZoFile]) -> RecordedRun:
-    """Reads a run, and replays it up to its final weights.
-
-    Args:
-        path: path of the log.
-        given: ZO models, one of which belongs to the log; if empty, the model is read from the log's path
-            with the ending .zo.tflite.
+    """Reads a run from its log, and replays it up to its final weights. One of the `given` ZO models belongs to the
+    log; without any, the model is read from the log's path with the ending .zo.tflite.
 
     Raises:
         IncompleteHeaderError: the log ends before its first step.

@@ -79,15 +79,8 @@ class TestData:
 
 
 def report_runs(runs: Sequence[RecordedRun], data: TestData | None = None) -> RunsReport:
-    """Returns the report of runs.
-
-    Args:
-        runs: the runs, 1 to 8.
-        data: data to evaluate the models on, before and after, or None.
-
-    Raises:
-        DataError: the data do not fit a model.
-        ValueError: there are too many runs.
+    """Returns the report of 1 to 8 runs, with the models' evaluation on data, if given, before and after. DataError:
+    the data do not fit a model. ValueError: there are too many runs.
     """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise ValueError(f"a report has room for 1 to {MOST_RUNS} runs, got {len(runs)}")

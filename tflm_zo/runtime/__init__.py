@@ -56,11 +56,8 @@ def load(model: Model | bytes | str | os.PathLike[str], runtime: str = "litert",
 
 
 def load_fastest(model: Model) -> Runtime:
-    """Loads a ZO model into the fastest installed runtime that accepts it.
-
-    Raises:
-        ModelError: no runtime accepts the model.
-        RuntimeUnavailableError: no runtime is installed.
+    """Loads a ZO model into the fastest installed runtime that accepts it. ModelError: none accepts it.
+    RuntimeUnavailableError: none is installed.
     """
     names = [name for name in RUNTIMES if name in available()]
     for name in names[:-1]:

@@ -63,11 +63,8 @@ def _rows(values: NDArray[Any], first: int, count: int) -> NDArray[Any]:
 
 
 class Lane:
-    """Segments for a fixed number of samples.
-
-    Args:
-        samples: number of samples.
-        open_segment: function that loads a segment by its number; called once for each segment that runs.
+    """Segments for a fixed number of samples. `open_segment` loads a segment by its number; it is called once for each
+    segment that runs.
     """
 
     def __init__(self, samples: int, open_segment: Callable[[int], Segment]) -> None:
@@ -127,12 +124,9 @@ class Lane:
 
 
 class Lanes:
-    """Runs a model's segments on any number of samples.
-
-    Args:
-        own: lane of the segments that own the weights.
-        make: function that creates a lane for a number of samples, whose segments read the weights of `own`;
-            it returns None if the model does not support that number. None if the runtime has no other lanes.
+    """Runs a model's segments on any number of samples. `own` is the lane of the segments that own the weights. `make`
+    creates a lane for a number of samples, whose segments read the weights of `own`, or returns None if the model does
+    not support that number; it is None if the runtime has no other lanes.
     """
 
     def __init__(self, own: Lane, make: Callable[[int], Lane | None] | None) -> None:
@@ -140,10 +134,8 @@ class Lanes:
         self._made: dict[int, Lane | None] = {own.samples: own}
 
     def of(self, samples: int) -> Lane:
-        """Returns the lane for a number of samples: one run for all, or batches one after the other.
-
-        Raises:
-            ValueError: the model supports only whole batches, and the number is no multiple of the batch.
+        """Returns the lane for a number of samples: one run for all, or batches one after the other. Raises ValueError
+        if the model supports only whole batches, and the number is no multiple of the batch.
         """
         if samples not in self._made:
             self._made[samples] = None if self._make is None else self._make(samples)
@@ -189,11 +181,7 @@ class Engine(ABC):
 
     @abstractmethod
     def invoke(self) -> None:
-        """Runs the model once.
-
-        Raises:
-            InvokeError: an operator failed.
-        """
+        """Runs the model once. Raises InvokeError if an operator failed."""
 
 
 @dataclass(frozen=True)

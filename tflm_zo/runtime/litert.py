@@ -61,14 +61,9 @@ def exact_delegate(
 
 
 class InterpreterEngine(Engine):
-    """A segment in the Python interpreter of LiteRT, TensorFlow or tflite-runtime.
-
-    Args:
-        module: module with `Interpreter`, `load_delegate` and `OpResolverType`.
-        model: a standalone single-subgraph model.
-        directory: directory of trainable tensors, which the op pack updates at each invoke.
-        borrows: True if the segment reads the weights of the directory.
-        threads: number of threads.
+    """A segment in the Python interpreter of LiteRT, TensorFlow or tflite-runtime, whose `module` has `Interpreter`,
+    `load_delegate` and `OpResolverType`. The op pack updates the directory of trainable tensors at each invoke or, if
+    the segment `borrows`, reads their weights.
     """
 
     keeps_inputs = True

@@ -182,13 +182,8 @@ class Runtime(Inputs, ABC):
         self.inputs = prepared
 
     def set_labels(self, labels: ArrayLike) -> None:
-        """Sets the labels for all following invokes.
-
-        Args:
-            labels: labels of `batch` samples, as for `tflm_zo.data.prepare`.
-
-        Raises:
-            DataError: a number, shape, type or range is wrong; nothing is changed.
+        """Sets the labels for all following invokes, of `batch` samples, as for `tflm_zo.data.prepare`. DataError: a
+        number, shape, type or range is wrong; nothing is changed.
         """
         loss = self._metadata.loss
         if loss is None:
@@ -290,11 +285,8 @@ class Runtime(Inputs, ABC):
         return values
 
     def execute(self, command: Command | NDArray[np.int32]) -> None:
-        """Executes a command's weight updates without a useful forward pass. Boundaries, outputs and losses
-        remain those of the last invoke.
-
-        Args:
-            command: instructions of the weight ops, without a request for losses.
+        """Executes a command's weight updates without a useful forward pass. Boundaries, outputs and losses remain
+        those of the last invoke; the command requests no losses.
 
         Raises:
             NativeError: the model does not allow the command; weights are unchanged.
@@ -356,11 +348,9 @@ class Runtime(Inputs, ABC):
     # --- weights --------------------------------------------------------------------------------------------
 
     def weight_views(self, name: str) -> tuple[WeightArray, NDArray[np.int8] | None]:
-        """Returns views of a trainable tensor in the interpreter's memory: weights and, with 16-bit updates,
-        fractions, int8 [size], or biases, int32 [size]. Use them between invokes only.
-
-        Raises:
-            ValueError: the model has no such tensor.
+        """Returns views of a trainable tensor in the interpreter's memory: weights and, with 16-bit updates, fractions,
+        int8 [size], or biases, int32 [size]. Use them between invokes only. Raises ValueError if the model has no such
+        tensor.
         """
         if name not in self._weights:
             raise ValueError(f"no trainable tensor {name!r}; there are {sorted(self._weights)}")

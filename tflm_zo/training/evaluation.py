@@ -54,12 +54,8 @@ def _batches(samples: int, batch: int, watch: Watch | None) -> Iterator[tuple[ND
 
 
 def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evaluation:
-    """Evaluates the model with its present weights.
-
-    Args:
-        runtime: a loaded model with a loss, whose inputs and labels are replaced.
-        data: samples and labels, with at least one label.
-        watch: function that wraps the iterator of batches, for a progress bar.
+    """Evaluates the model with its present weights on samples with at least one label, which replace the runtime's
+    inputs and labels. `watch` wraps the iterator of batches, for a progress bar.
     """
     loss, labels = runtime.metadata.known_loss, data.labels
     total, right = 0, 0

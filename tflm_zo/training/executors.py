@@ -71,12 +71,8 @@ class _MinibatchParts:
 
 
 class LocalExecutor:
-    """Runs the invokes that a control unit requests, in this process.
-
-    If the settings of the control unit have more samples than `data`, some samples are used more often.
-
-    Attributes:
-        samples: samples of an invoke: one or several parts of the minibatch.
+    """Runs the invokes that a control unit requests, in this process. If its settings have more samples than `data`,
+    some samples are used more often. `samples` are those of an invoke: one or several parts of the minibatch.
     """
 
     def __init__(self, runtime: Runtime, control: Control, data: Data) -> None:
@@ -165,23 +161,14 @@ class _Follower:
 
 
 class WorkerExecutor:
-    """Distributes the invokes of a step among workers, which hold copies of model, weights and data.
+    """Distributes the invokes of a step among workers, which it starts, and which hold copies of model, weights and
+    data.
 
-    Workers return losses. The control unit computes the step from them and sends its record to the workers, so log and
-    weights do not depend on their number. A dead worker is replaced; the new one receives the last weights that the run
-    keeps, and the records since.
-
-    Args:
-        workers: workers, which this starts.
-        runtime: runtime with the loaded model.
-        model: model that the runtime has loaded.
-        control: control unit of the run, before its first step.
-        data: all training samples.
-        steps_since: function that takes the number of steps that a replica has applied (None if that is unknown) and
-            returns the missing steps.
-
-    Raises:
-        SettingsError: steps are sharpness-aware: each invoke depends on the one before.
+    Workers return losses. The control unit, which is before its first step, computes the step from them and sends its
+    record to the workers, so log and weights do not depend on their number. A dead worker is replaced; the new one
+    receives the last weights that the run keeps, and the records since: `steps_since` takes the number of steps that a
+    replica has applied (None if that is unknown) and returns the missing steps. Raises SettingsError for
+    sharpness-aware steps: each invoke depends on the one before.
     """
 
     def __init__(

@@ -80,10 +80,8 @@ def planned_steps(settings: Settings, samples: int, epochs: int | None, steps: i
 
 
 def affordable_steps(settings: Settings, model: Model, metadata: ZoMetadata, budget: float, samples: int) -> int:
-    """Returns the number of steps that a budget of forward equivalents pays for.
-
-    Raises:
-        SettingsError: the budget is out of range or less than a step costs; the message names that cost.
+    """Returns the number of steps that a budget of forward equivalents pays for. Raises SettingsError if the budget is
+    out of range or less than a step costs; the message names that cost.
     """
     if not 0 < budget < 2**63:
         raise SettingsError("budget", "be forward equivalents above 0 and below 2^63", budget)

@@ -190,10 +190,8 @@ def _placed(task: LoweredTask, model: Model, metadata: ZoMetadata) -> LoweredTas
 
 
 def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int, samples: int) -> LoweredRun:
-    """Lowers a run of settings that `check_model` has checked to the integers of the C core.
-
-    Raises:
-        SettingsError: the settings do not fit the model.
+    """Lowers a run of settings that `check_model` has checked to the integers of the C core. Raises SettingsError if
+    the settings do not fit the model.
     """
     batch = metadata.batch
     planned = plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix)

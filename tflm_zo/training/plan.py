@@ -118,10 +118,7 @@ def own_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[ZoNodes, 
 
 def trained_tensors(settings: Settings, metadata: ZoMetadata) -> list[int]:
     """Returns the numbers of the tensors that a run trains, in execution order. The name of a layer is not read as a
-    pattern.
-
-    Raises:
-        SettingsError: `layers` names a layer that the run cannot train; the message lists the others.
+    pattern. Raises SettingsError if `layers` names a layer that the run cannot train; the message lists the others.
     """
     possible = _trainable_layers(settings, metadata)
     if settings.layers is None:
@@ -156,10 +153,8 @@ def _trainable_layers(settings: Settings, metadata: ZoMetadata) -> list[tuple[in
 
 def exact_tail(settings: Settings, metadata: ZoMetadata) -> list[ZoNodes]:
     """Returns the layers with exact gradients, the last one first: those of the model's tail or, without one, the last
-    layer, if it has nodes.
-
-    Raises:
-        SettingsError: the task asks for blocks, and the model was made for others or for none.
+    layer, if it has nodes. Raises SettingsError if the task asks for blocks, and the model was made for others or for
+    none.
     """
     if not settings.has(Exact):
         return []
@@ -205,15 +200,9 @@ def _node_queries(task: Nodes, layers: Sequence[str], suffix: float) -> int:
 
 def plan_tasks(settings: Settings, metadata: ZoMetadata, suffix: Callable[[int], float]) -> list[LoweredTask]:
     """Plans the tasks of a layer-wise run: first layers that are trained by their nodes, then the others, in execution
-    order; none for weight perturbation alone. `lower` adds the values that depend on weights and scales.
-
-    Args:
-        settings: settings of the run.
-        metadata: metadata of the ZO model.
-        suffix: cost of running the network from a segment on, as a share of a forward pass.
-
-    Raises:
-        SettingsError: `layers` names a layer that the model lacks, or leaves out the last layer of an exact tail.
+    order; none for weight perturbation alone. `lower` adds the values that depend on weights and scales. `suffix` is
+    the cost of running the network from a segment on, as a share of a forward pass. Raises SettingsError if `layers`
+    names a layer that the model lacks, or leaves out the last layer of an exact tail.
     """
     if not settings.is_layerwise:
         return []
@@ -274,10 +263,8 @@ def _weight_tasks(settings: Settings, metadata: ZoMetadata, chosen: Sequence[int
 
 
 def recorded_tasks(entries: Sequence[TaskEntry], metadata: ZoMetadata) -> list[LoweredTask]:
-    """Returns the tasks of a layer-wise run, from their entries in its log.
-
-    Raises:
-        LogError: an earlier version led errors to a layer without a backward program.
+    """Returns the tasks of a layer-wise run, from their entries in its log. Raises LogError if an earlier version led
+    errors to a layer without a backward program.
     """
     layers = () if metadata.tail is None else metadata.tail.layers
     tasks = []

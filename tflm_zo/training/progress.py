@@ -118,9 +118,7 @@ class RunProgress:
 
     def save_log(self, path: str | os.PathLike[str]) -> None:
         """Copies the run's log up to the last complete step, to a log that can be replayed and resumed from.
-
-        Raises:
-            ValueError: the run has no log.
-            OSError: the copy cannot be written; an older file, which a copy replaces, is as it was.
+        ValueError: the run has no log. OSError: the copy cannot be written; an older file, which a copy replaces, is as
+        it was.
         """
         write_output(Path(path), self._run.log_bytes(), force=True)

@@ -70,13 +70,11 @@ def with_measured_rate(
     runtime: Runtime, model: Model, settings: Settings, data: Data, steps: int, budget: float | None = None
 ) -> tuple[Settings, int, float]:
     """Measures the learning rate if the settings give none. Returns the settings with the rate, the number of steps,
-    and the cost of the measurement in forward equivalents.
+    and the cost of the measurement in forward equivalents. Raises SettingsError if the final rate is above the measured
+    one.
 
     The runtime gets the model's initial weights at the end. `budget`, the largest cost of measurement and steps in
     forward equivalents, may reduce the number of steps; if it is very small, nothing is measured.
-
-    Raises:
-        SettingsError: the final rate is above the measured one.
     """
     if not settings.measures_rate:
         return settings, steps, 0.0

@@ -107,10 +107,7 @@ class Run(ABC):
     @abstractmethod
     def resume(self, log: Path) -> int:
         """Restores the weights and the state that a log records. Returns the length of its valid part, for `open_log`.
-
-        Raises:
-            IncompleteHeaderError: the log ends before its first step.
-            LogError: the log is of another model or run.
+        IncompleteHeaderError: the log ends before its first step. LogError: it is of another model or run.
         """
 
     def resumed_losses(self, first: int) -> NDArray[np.float64]:

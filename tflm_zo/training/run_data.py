@@ -105,10 +105,7 @@ def _pair(given: Given) -> tuple[Samples, Labels | None]:
 
 def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int) -> NDArray[np.intp]:
     """Chooses a share, 0..1, of the labelled samples to hold out, of every class alike. Returns their numbers in rising
-    order.
-
-    Raises:
-        SettingsError: the share is out of range, or leaves one side without a labelled sample.
+    order. Raises SettingsError if the share is out of range, or leaves one side without a labelled sample.
     """
     check_number("held_out", share, 0.0, 1.0)
     numbers = np.flatnonzero(labelled(labels, loss.kind))

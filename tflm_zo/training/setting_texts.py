@@ -107,10 +107,8 @@ def names(settings: Settings) -> list[str]:
 
 def resolve(settings: Settings, name: str) -> tuple[str, str]:
     """Returns the task ("" for the run) and the field that a name stands for, with a task's name and a dot before it
-    where two settings share a name.
-
-    Raises:
-        SettingsError: no setting has that name, or several have; the message lists them.
+    where two settings share a name. Raises SettingsError if no setting has that name, or several have; the message
+    lists them.
     """
     owner, dot, field = name.rpartition(".")
     if dot:
@@ -182,13 +180,9 @@ def _whole(owner: str, whole: str, old: Any, wanted: Any, given: Mapping[str, An
 
 
 def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Returns the settings with other values, given by name.
-
-    A name with a task's name before it adds the task if the run lacks it. A rule or schedule may have its name as
-    value, and keeps the parts that both have.
-
-    Raises:
-        SettingsError: no setting has that name, or a value is out of range or would have no effect.
+    """Returns the settings with other values, given by name. A name with a task's name before it adds the task if the
+    run lacks it. A rule or schedule may have its name as value, and keeps the parts that both have. Raises
+    SettingsError if no setting has that name, or a value is out of range or would have no effect.
     """
     of: dict[str, dict[str, Any]] = {}
     for name, value in changes.items():
@@ -255,10 +249,8 @@ def parse_tail(name: str, text: str) -> TailChoice:
 
 
 def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
-    """Parses texts of settings by name, for `changed`.
-
-    Raises:
-        SettingsError: no setting has that name, or a text is no value of its setting.
+    """Parses texts of settings by name, for `changed`. Raises SettingsError if no setting has that name, or a text is
+    no value of its setting.
     """
     values: dict[str, Any] = {}
     known: dict[tuple[str, str], str] = {}

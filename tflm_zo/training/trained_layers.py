@@ -29,10 +29,8 @@ class TrainedLayers:
 
 
 def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
-    """Returns the layers of a ZO model that a run trains.
-
-    Raises:
-        SettingsError: `layers` names a layer that the run would not train in any case.
+    """Returns the layers of a ZO model that a run trains. Raises SettingsError if `layers` names a layer that the run
+    would not train in any case.
     """
     metadata = read_metadata(model)
     chosen = trained_tensors(settings, metadata)

@@ -337,10 +337,8 @@ class Trainer:
             self.runtime = load(self.model, self.runtime.name, threads=self._threads)
 
     def affordable_steps(self, budget: float, samples: int) -> int:
-        """Returns the number of steps that a budget of forward equivalents pays for on so many training samples.
-
-        Raises:
-            SettingsError: the budget is out of range or less than a step costs; the message names that cost.
+        """Returns the number of steps that a budget of forward equivalents pays for on so many training samples. Raises
+        SettingsError if the budget is out of range or less than a step costs; the message names that cost.
         """
         return affordable_steps(self.settings, self.model, self.runtime.metadata, budget, samples)
 
@@ -353,10 +351,7 @@ class Trainer:
 
     def evaluate(self, x: Samples, y: Labels | None = None) -> dict[str, float]:
         """Returns the mean "loss" of the labelled samples, given as to `fit`, and, unless that is the mean squared
-        error, their "accuracy" (0..1).
-
-        Raises:
-            DataError: the data do not fit the model, or have no label at all.
+        error, their "accuracy" (0..1). Raises DataError if the data do not fit the model, or have no label at all.
         """
         data = prepare(self.runtime, x, y)
         self._settle_run()

@@ -23,10 +23,8 @@ _KEPT_STEPS: Final = 4096
 
 
 class WeightRun(Run):
-    """A run of weight perturbation, see `Run`, whose invokes `workers` run; None: this process.
-
-    Raises:
-        SettingsError: workers cannot share these steps, see `WorkerExecutor`.
+    """A run of weight perturbation, see `Run`, whose invokes `workers` run; None: this process. Raises SettingsError if
+    workers cannot share these steps, see `WorkerExecutor`.
     """
 
     _control: Control

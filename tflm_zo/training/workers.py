@@ -53,10 +53,8 @@ class Workers:
 
     def start(self, make: Callable[..., Any], *arguments: Any) -> None:
         """Creates the object of each worker; an older one is replaced. `make`, which is importable by name, creates it
-        from `arguments`, which are sent once to each machine.
-
-        Raises:
-            WorkersError: Ray is not installed, the cluster does not answer, or it has fewer cores than workers.
+        from `arguments`, which are sent once to each machine. Raises WorkersError if Ray is not installed, the cluster
+        does not answer, or it has fewer cores than workers.
         """
         ray = self._started()
         given, key = [ray.put(argument) for argument in arguments], secrets.token_bytes(32)
@@ -93,12 +91,8 @@ class Workers:
 
     def call(self, method: str, calls: Sequence[tuple[Any, ...]], anew: Callable[[int], tuple[Any, ...]]) -> list[Any]:
         """Calls a method on the first workers in parallel, each with its own arguments. Returns the results in their
-        order.
-
-        `anew` returns the arguments for the worker of a number after it was replaced.
-
-        Raises:
-            WorkersError: a worker died several times in a row, or does not accept a connection.
+        order. `anew` returns the arguments for the worker of a number after it was replaced. Raises WorkersError if a
+        worker died several times in a row, or does not accept a connection.
         """
         for worker, arguments in enumerate(calls):
             self._lines[worker].send(method, arguments)

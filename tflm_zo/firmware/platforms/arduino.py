@@ -19,10 +19,8 @@ def _renamed(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def arduino(project: Project) -> Layout:
-    """The folder goes into the sketchbook's ``libraries``.
-
-    Builders only have ``src`` on the include path and accept no macros, so includes are relative to it or to
-    the file, and definitions are in the headers.
+    """The folder goes into the sketchbook's ``libraries``. Builders only have ``src`` on the include path and accept no
+    macros, so includes are relative to it or to the file, and definitions are in the headers.
     """
     sketch = f"examples/{project.name}"
     names = own(project.name)

@@ -32,11 +32,9 @@ class Project:
     def example(self, *, includes: str = "", printing: str = "", print_with: str = "printf", entry: str = _MAIN) -> str:
         """Returns the source of the example's program.
 
-        Args:
-            includes: lines that come before the program's own.
-            printing: definition of the function ``print_with``.
-            print_with: name of the function that prints, which is called as printf is.
-            entry: source of the functions that the platform calls; ``bool Train()`` trains and says if that went well.
+        `includes` are lines before the program's own, `printing` defines the function ``print_with``, which is called
+        as printf is, and `entry` has the functions that the platform calls; ``bool Train()`` trains and says if that
+        went well.
         """
         return fill(
             "example.cc.in",
@@ -48,13 +46,9 @@ class Project:
         )
 
     def readme(self, use: str, *, folder: str = "", example: str = "", program: str = "main.cc") -> str:
-        """Returns the text of the folder's README.md.
-
-        Args:
-            use: template of the text that says how the platform's builds take the folder.
-            folder: folder of the sources, with a slash at its end; "" for the top.
-            example: folder of the example, with a slash at its end; "" for the top.
-            program: file of the example that trains.
+        """Returns the text of the folder's README.md, from the template of the text that says how the platform's builds
+        take the folder. `folder` and `example`, of sources and example, end with a slash; "" is the top. `program`
+        trains.
         """
         text = fill(use, name=self.name, option=self.name.upper(), **own(self.name)).strip("\n")
         return fill(

@@ -100,10 +100,8 @@ class AveragingStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregates the changes, and updates the weights.
-
-        Returns:
-            The weights after the round, and the aggregated metrics; (None, None) without answers.
+        """Aggregates the changes, and updates the weights. Returns the weights after the round, and the aggregated
+        metrics; (None, None) without answers.
         """
         taken = [reply for reply, _ in accepted(replies, self._with_arrays, self.refusals, self.weights.round)]
         if not taken:
@@ -117,10 +115,8 @@ class AveragingStrategy(Strategy):
         return self.arrays(), metrics
 
     def _with_arrays(self, reply: Message) -> Message:
-        """Returns the reply with its change as arrays, for aggregating strategies.
-
-        Raises:
-            FleetError: the client has failed, or its reply does not fit the model or the round.
+        """Returns the reply with its change as arrays, for aggregating strategies. Raises FleetError if the client has
+        failed, or its reply does not fit the model or the round.
         """
         self._check_place(reply)
         record, metrics = reply.content.get(_DELTA), reply.content.get("metrics")
@@ -134,10 +130,8 @@ class AveragingStrategy(Strategy):
         return reply
 
     def _check_place(self, reply: Message) -> None:
-        """Records the weights that a node has.
-
-        Raises:
-            FleetError: the node has failed, has refused the message, or has other weights than the fleet.
+        """Records the weights that a node has. Raises FleetError if the node has failed, has refused the message, or
+        has other weights than the fleet.
         """
         node = reply.metadata.src_node_id
         self._has.pop(node, None)
@@ -228,10 +222,8 @@ class _Member:
         return Trainer(self._model, dataclasses.replace(given, seed=seed), runtime=self._client.runtime)
 
     def _taken(self, content: RecordDict, context: Context) -> tuple[int, dict[str, WeightArray]]:
-        """Returns the round's number and weights, and stores them in the node.
-
-        Raises:
-            FleetError: the message is damaged, old, or belongs to another version or model. Nothing has changed.
+        """Returns the round's number and weights, and stores them in the node. Raises FleetError if the message is
+        damaged, old, or belongs to another version or model. Nothing has changed.
         """
         (config,) = content.config_records.values()
         check_version(config.get("zo-version"))

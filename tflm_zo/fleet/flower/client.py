@@ -42,10 +42,8 @@ class GatewayClient:
 
 
 def gateway_of(context: Context) -> GatewayClient | None:
-    """Returns the gateway of a node's configuration, which ``tflm-zo gateway`` writes; None for other nodes.
-
-    Raises:
-        ValueError: the configuration is incomplete.
+    """Returns the gateway of a node's configuration, which ``tflm-zo gateway`` writes; None for other nodes. Raises
+    ValueError if the configuration is incomplete.
     """
     config = {key: str(value) for key, value in context.node_config.items()}
     if "zo-lines" not in config:
@@ -132,9 +130,7 @@ class _Member:
 
     def _caught_up(self, request: Request, context: Context) -> Replica | Gateway | None:
         """Returns the replica after the request's records; None if there is no replica and the request has no header.
-
-        Raises:
-            FleetError: the request is damaged, old, or belongs to another model or run. Nothing has changed.
+        Raises FleetError if the request is damaged, old, or belongs to another model or run. Nothing has changed.
         """
         replica = self._kept(context)
         if request.header and run_of(request.header) != request.run:

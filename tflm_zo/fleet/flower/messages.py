@@ -77,11 +77,7 @@ class Request:
 
     @classmethod
     def read(cls, content: RecordDict) -> Request:
-        """Reads the request in a message.
-
-        Raises:
-            FleetError: the message has none, or one of another version.
-        """
+        """Reads the request in a message. Raises FleetError if the message has none, or one of another version."""
         record = next((r for r in content.config_records.values() if "zo-version" in r), None)
         if record is None:
             raise FleetError("the message is no fleet's: it has no zo-version")
@@ -114,11 +110,7 @@ class State:
 
     @classmethod
     def read(cls, content: RecordDict) -> State:
-        """Reads the state in a reply.
-
-        Raises:
-            FleetError: the message has none, or one of another version.
-        """
+        """Reads the state in a reply. Raises FleetError if the message has none, or one of another version."""
         record = content.get(_STATE)
         if not isinstance(record, ConfigRecord) or "version" not in record:
             raise FleetError("the reply is no fleet's: it has no version")
@@ -154,13 +146,7 @@ def _bytes(record: ConfigRecord, name: str) -> bytes:
 
 
 def answer_records(answer: Answer, settings: CSettings, *, with_loss: bool) -> RecordDict:
-    """Returns the records of a client's answer.
-
-    Args:
-        answer: the client's measurement.
-        settings: settings of the run.
-        with_loss: False to send 0 instead of the mean loss.
-    """
+    """Returns the records of a client's answer in a run, with 0 for the mean loss unless `with_loss` is set."""
     means = mean_of(answer, settings)
     loss = float(means[-1]) if with_loss else 0.0
     return RecordDict(
@@ -172,11 +158,7 @@ def answer_records(answer: Answer, settings: CSettings, *, with_loss: bool) -> R
 
 
 def answer_of(content: RecordDict, state: State, settings: CSettings) -> Answer | None:
-    """Returns the answer in a reply's records, or None.
-
-    Raises:
-        FleetError: the records are no valid answer.
-    """
+    """Returns the answer in a reply's records, or None. Raises FleetError if the records are no valid answer."""
     if not content.array_records:
         return None
     arrays = list(content.array_records.values())
@@ -267,10 +249,8 @@ def accepted(
 
 
 def state_of(reply: Message) -> State:
-    """Returns the state in a reply.
-
-    Raises:
-        FleetError: the client has failed, or the reply has no state or one of another version.
+    """Returns the state in a reply. Raises FleetError if the client has failed, or the reply has no state or one of
+    another version.
     """
     if reply.has_error():
         raise FleetError(f"the client has failed: {reply.error.reason}")

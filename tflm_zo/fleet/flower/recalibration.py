@@ -89,11 +89,7 @@ def recalibrate_fleet(
 
 
 def _result(method: str, reply: Message) -> Any:
-    """Returns the result in a client's reply.
-
-    Raises:
-        FleetError: the reply has no valid result.
-    """
+    """Returns the result in a client's reply. Raises FleetError if the reply has no valid result."""
     node = reply.metadata.src_node_id
     if reply.has_error():
         raise FleetError(f"node {node} has failed: {reply.error.reason}")

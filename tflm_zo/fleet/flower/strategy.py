@@ -85,15 +85,9 @@ class FleetStrategy(Strategy):
         return ArrayRecord({name: Array(np.asarray(w)) for name, w in self.log.weights[0].items()})
 
     def run(self, grid: Grid, evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None) -> Result:
-        """Runs the remaining steps.
-
-        Args:
-            grid: grid of the clients.
-            evaluate_fn: function that evaluates the weights at the server after each round, see
-                `flwr.serverapp.strategy.Strategy.start`.
-
-        Raises:
-            FleetError: no step was completed in as many rounds as there were remaining steps.
+        """Runs the remaining steps with the clients of a grid. `evaluate_fn` evaluates the weights at the server after
+        each round, see `flwr.serverapp.strategy.Strategy.start`. Raises FleetError if no step was completed in as many
+        rounds as there were remaining steps.
         """
         while True:
             before = self.log.step
@@ -141,10 +135,8 @@ class FleetStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregates the answers, and writes the step's record.
-
-        Returns:
-            The weights after the step, and the aggregated metrics; (None, None) if the step must be requested again.
+        """Aggregates the answers, and writes the step's record. Returns the weights after the step, and the aggregated
+        metrics; (None, None) if the step must be requested again.
         """
         own, taken = self.log, self._checked(replies, self._answer)
         answers = [answer for _, answer in taken]
@@ -209,10 +201,8 @@ class FleetStrategy(Strategy):
         return accepted(replies, checked, self.refusals, self.log.step)
 
     def _place(self, node: int, state: State) -> bool:
-        """Records the steps of a node. Returns whether it has all.
-
-        Raises:
-            FleetError: the state does not belong to this run, or the node refused the message.
+        """Records the steps of a node. Returns whether it has all. Raises FleetError if the state does not belong to
+        this run, or the node refused the message.
         """
         own = self.log
         here = state.run == run_of(own.header)
