@@ -71,10 +71,10 @@ def test_type_checkers_see_the_names_that_are_imported() -> None:
     for node in ast.walk(ast.parse(Path(zo.__file__).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             seen.setdefault(node.module or "", set()).update(name.name for name in node.names)
-    packages, version, training = (seen.pop(home) for home in ("", "_version", "training"))
-    assert packages == {module.name for module in pkgutil.iter_modules(zo.__path__)} & set(zo.__all__)
-    assert seen == {home: set(names) for home, names in zo._HOMES.items()}
-    assert packages.union(version, training, *seen.values()) == set(zo.__all__)
+    assert seen[""] == {module.name for module in pkgutil.iter_modules(zo.__path__)} & set(zo.__all__)
+    version = seen.pop("_version")
+    assert seen == {home: set(names.split()) for home, names in zo._NAMES.items()}
+    assert version.union(*seen.values()) == set(zo.__all__)
 
 
 def test_importing_imports_nothing_else() -> None:

@@ -12,216 +12,136 @@ ARCHITECTURE.md describes the packages. Each name is imported when it is first u
 from __future__ import annotations
 
 import importlib
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from ._version import __version__
+from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from . import (
-        adaptation,
-        conversion,
-        converters,
-        core,
-        data,
-        features,
-        firmware,
-        fleet,
-        keras_models,
-        link,
-        logs,
-        planner,
-        recalibration,
-        report,
-        runtime,
-        training,
-    )
-    from .adaptation import Adaptation, Observer, adapt, evaluate
-    from .conversion.keras import convert
-    from .conversion.quantize import quantize
-    from .converters import (
-        ConversionError,
-        InjectSettings,
-        Last,
-        Model,
-        Random,
-        ResidualBlocks,
-        Threshold,
-        TopK,
-        export_model,
-        inject,
-        load_model,
-    )
-    from .core import Coordinate, Distribution, Gaussian, NativeError, Rademacher, SparseUniform
-    from .data import DataError
-    from .firmware import generate_firmware
-    from .link import LinkError, open_port
-    from .link.collect import collect
-    from .link.deploy import deploy
-    from .logs import LogError, replay_log
-    from .planner.plan import plan
-    from .recalibration import RunningMoments
-    from .recalibration.drift import drift
-    from .recalibration.recalibrate import recalibrate
-    from .report import write_report
-    from .runtime.litert import exact_delegate
-    from .training import (
-        Bits,
-        Callback,
-        Checkpoint,
-        Constant,
-        Cosine,
-        CSVLogger,
-        EarlyStopping,
-        Exact,
-        Gradient,
-        History,
-        Linear,
-        Momentum,
-        Nodes,
-        Normalized,
-        ProgressBar,
-        Rms,
-        RunProgress,
-        Settings,
-        SettingsError,
-        Sign,
-        Standardized,
-        Step,
-        TensorBoard,
-        Trainer,
-        Weights,
-        algorithms,
-        compare_runtimes,
-    )
+    from . import adaptation as adaptation
+    from . import conversion as conversion
+    from . import converters as converters
+    from . import core as core
+    from . import data as data
+    from . import features as features
+    from . import firmware as firmware
+    from . import fleet as fleet
+    from . import keras_models as keras_models
+    from . import link as link
+    from . import logs as logs
+    from . import planner as planner
+    from . import recalibration as recalibration
+    from . import report as report
+    from . import runtime as runtime
+    from . import training as training
+    from .adaptation import Adaptation as Adaptation
+    from .adaptation import Observer as Observer
+    from .adaptation import adapt as adapt
+    from .adaptation import evaluate as evaluate
+    from .conversion.keras import convert as convert
+    from .conversion.quantize import quantize as quantize
+    from .converters import ConversionError as ConversionError
+    from .converters import InjectSettings as InjectSettings
+    from .converters import Last as Last
+    from .converters import Model as Model
+    from .converters import Random as Random
+    from .converters import ResidualBlocks as ResidualBlocks
+    from .converters import Threshold as Threshold
+    from .converters import TopK as TopK
+    from .converters import export_model as export_model
+    from .converters import inject as inject
+    from .converters import load_model as load_model
+    from .core import Coordinate as Coordinate
+    from .core import Distribution as Distribution
+    from .core import Gaussian as Gaussian
+    from .core import NativeError as NativeError
+    from .core import Rademacher as Rademacher
+    from .core import SparseUniform as SparseUniform
+    from .data import DataError as DataError
+    from .firmware import generate_firmware as generate_firmware
+    from .link import LinkError as LinkError
+    from .link import open_port as open_port
+    from .link.collect import collect as collect
+    from .link.deploy import deploy as deploy
+    from .logs import LogError as LogError
+    from .logs import replay_log as replay_log
+    from .planner.plan import plan as plan
+    from .recalibration import RunningMoments as RunningMoments
+    from .recalibration.drift import drift as drift
+    from .recalibration.recalibrate import recalibrate as recalibrate
+    from .report import write_report as write_report
+    from .runtime.litert import exact_delegate as exact_delegate
+    from .training import Bits as Bits
+    from .training import Callback as Callback
+    from .training import Checkpoint as Checkpoint
+    from .training import Constant as Constant
+    from .training import Cosine as Cosine
+    from .training import CSVLogger as CSVLogger
+    from .training import EarlyStopping as EarlyStopping
+    from .training import Exact as Exact
+    from .training import Gradient as Gradient
+    from .training import History as History
+    from .training import Linear as Linear
+    from .training import Momentum as Momentum
+    from .training import Nodes as Nodes
+    from .training import Normalized as Normalized
+    from .training import ProgressBar as ProgressBar
+    from .training import Rms as Rms
+    from .training import RunProgress as RunProgress
+    from .training import Settings as Settings
+    from .training import SettingsError as SettingsError
+    from .training import Sign as Sign
+    from .training import Standardized as Standardized
+    from .training import Step as Step
+    from .training import TensorBoard as TensorBoard
+    from .training import Trainer as Trainer
+    from .training import Weights as Weights
+    from .training import algorithms as algorithms
+    from .training import compare_runtimes as compare_runtimes
 
-__all__ = [
-    "Adaptation",
-    "Bits",
-    "CSVLogger",
-    "Callback",
-    "Checkpoint",
-    "Constant",
-    "ConversionError",
-    "Coordinate",
-    "Cosine",
-    "DataError",
-    "Distribution",
-    "EarlyStopping",
-    "Exact",
-    "Gaussian",
-    "Gradient",
-    "History",
-    "InjectSettings",
-    "Last",
-    "Linear",
-    "LinkError",
-    "LogError",
-    "Model",
-    "Momentum",
-    "NativeError",
-    "Nodes",
-    "Normalized",
-    "Observer",
-    "ProgressBar",
-    "Rademacher",
-    "Random",
-    "ResidualBlocks",
-    "Rms",
-    "RunProgress",
-    "RunningMoments",
-    "Settings",
-    "SettingsError",
-    "Sign",
-    "SparseUniform",
-    "Standardized",
-    "Step",
-    "TensorBoard",
-    "Threshold",
-    "TopK",
-    "Trainer",
-    "Weights",
-    "__version__",
-    "adapt",
-    "adaptation",
-    "algorithms",
-    "collect",
-    "compare_runtimes",
-    "conversion",
-    "convert",
-    "converters",
-    "core",
-    "data",
-    "deploy",
-    "drift",
-    "evaluate",
-    "exact_delegate",
-    "export_model",
-    "features",
-    "firmware",
-    "fleet",
-    "generate_firmware",
-    "inject",
-    "keras_models",
-    "link",
-    "load_model",
-    "logs",
-    "open_port",
-    "plan",
-    "planner",
-    "quantize",
-    "recalibrate",
-    "recalibration",
-    "replay_log",
-    "report",
-    "runtime",
-    "training",
-    "write_report",
-]
-
-# Homes of the names that are neither packages nor names of `training`. Type checkers read the imports above.
-_HOMES: Final = {
-    "adaptation": ("Adaptation", "Observer", "adapt", "evaluate"),
-    "conversion.keras": ("convert",),
-    "conversion.quantize": ("quantize",),
-    "converters": (
-        "ConversionError",
-        "InjectSettings",
-        "Last",
-        "Model",
-        "Random",
-        "ResidualBlocks",
-        "Threshold",
-        "TopK",
-        "export_model",
-        "inject",
-        "load_model",
+# What the interpreter imports, and from where: it does not read the imports above, and type checkers read only those.
+_NAMES: Final = {
+    "": (
+        "adaptation conversion converters core data features firmware fleet keras_models link logs planner "
+        "recalibration report runtime training"
     ),
-    "core": ("Coordinate", "Distribution", "Gaussian", "NativeError", "Rademacher", "SparseUniform"),
-    "data": ("DataError",),
-    "firmware": ("generate_firmware",),
-    "link": ("LinkError", "open_port"),
-    "link.collect": ("collect",),
-    "link.deploy": ("deploy",),
-    "logs": ("LogError", "replay_log"),
-    "planner.plan": ("plan",),
-    "recalibration": ("RunningMoments",),
-    "recalibration.drift": ("drift",),
-    "recalibration.recalibrate": ("recalibrate",),
-    "report": ("write_report",),
-    "runtime.litert": ("exact_delegate",),
+    "adaptation": "Adaptation Observer adapt evaluate",
+    "conversion.keras": "convert",
+    "conversion.quantize": "quantize",
+    "converters": (
+        "ConversionError InjectSettings Last Model Random ResidualBlocks Threshold TopK export_model inject load_model"
+    ),
+    "core": "Coordinate Distribution Gaussian NativeError Rademacher SparseUniform",
+    "data": "DataError",
+    "firmware": "generate_firmware",
+    "link": "LinkError open_port",
+    "link.collect": "collect",
+    "link.deploy": "deploy",
+    "logs": "LogError replay_log",
+    "planner.plan": "plan",
+    "recalibration": "RunningMoments",
+    "recalibration.drift": "drift",
+    "recalibration.recalibrate": "recalibrate",
+    "report": "write_report",
+    "runtime.litert": "exact_delegate",
+    "training": (
+        "Bits Callback Checkpoint Constant Cosine CSVLogger EarlyStopping Exact Gradient History Linear "
+        "Momentum Nodes Normalized ProgressBar Rms RunProgress Settings SettingsError Sign Standardized Step "
+        "TensorBoard Trainer Weights algorithms compare_runtimes"
+    ),
 }
+_HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted([*_HOMES, "__version__"])
 
 
 if not TYPE_CHECKING:  # a type checker would take every name for one that is there
 
     def __getattr__(name: str) -> object:
-        if name not in __all__:
+        if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        if find_spec(f".{name}", __name__):
+        if not _HOMES[name]:
             return importlib.import_module(f".{name}", __name__)
-        home = next((module for module, names in _HOMES.items() if name in names), "training")
-        value = getattr(importlib.import_module(f".{home}", __name__), name)
+        value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
         globals()[name] = value  # so that the next use finds it
         return value
 

@@ -14,9 +14,7 @@ from .loader import Struct, constants, library, structs
 
 @dataclass(frozen=True, repr=False)
 class Distribution:
-    """Distribution of a perturbation: a `Rademacher`, `SparseUniform`, `Gaussian` or `Coordinate`. Raises ValueError if
-    a parameter is out of range.
-    """
+    """A `Rademacher`, `SparseUniform`, `Gaussian` or `Coordinate`; ValueError if a parameter is out of range."""
 
     kind: ClassVar[int]  #: number of the family, in files and in ``zo_distribution``.
     _mu_max: ClassVar[int] = 127

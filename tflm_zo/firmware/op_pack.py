@@ -15,9 +15,7 @@ FOLDERS = ("core", "tflm", "device")
 
 
 def op_pack_folder() -> Path:
-    """Returns the folder of the op pack's sources. Raises ConversionError if the sources of the op pack are not
-    installed.
-    """
+    """Returns the folder of the op pack's sources. Raises ConversionError if they are not installed."""
     try:
         return installed("_ops")
     except FileNotFoundError as error:

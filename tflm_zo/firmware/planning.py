@@ -55,9 +55,7 @@ def plan_run(model: Model, settings: Settings, *, steps: int, samples: int) -> L
 
 
 def _check_log(record: int, steps: int) -> None:
-    """Checks that the offsets of a log's records fit 32 bits in any store. Raises SettingsError if the log is too
-    large.
-    """
+    """Raises SettingsError if the offsets of a log's records do not fit 32 bits in every store."""
     # A run that measures itself after every step.
     step = sum(-(-size // STORE_UNIT_MOST) * STORE_UNIT_MOST for size in (record, MEASUREMENT_BYTES))
     most = 2**31 // step

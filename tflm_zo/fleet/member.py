@@ -276,9 +276,7 @@ class Replica(Position):
         self._executor = LocalExecutor(self.runtime, self._control, prepare(self.runtime, x, y))
 
     def answer(self) -> Answer:
-        """Evaluates the queries of the next step on the client's minibatch. The weights do not change. Raises
-        ValueError if the run has ended.
-        """
+        """Evaluates the next step's queries, without changing weights. Raises ValueError if the run has ended."""
         control = self._control
         control.resume(self.step, self.mean_square)
         loss, report, executed = 0, None, False

@@ -140,9 +140,7 @@ def _numbered(names: list[str]) -> list[str]:
 
 
 def keys_of(source: Mapping[str, Any], names: list[str]) -> list[str]:
-    """Returns the names of a model's inputs in a file or dictionary. Raises DataError if the file or dictionary does
-    not have all inputs.
-    """
+    """Returns the names of a model's inputs in a file or dictionary. Raises DataError if one is missing."""
     for keys in [["x"], names] if len(names) == 1 else [names, _numbered(names)]:
         if all(key in source for key in keys):
             return keys

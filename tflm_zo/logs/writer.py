@@ -128,9 +128,7 @@ class LogWriter:
         return self._begin + steps * self._header.record_bytes + measurements * MEASUREMENT_BYTES
 
     def keep(self, steps: int, measurements: int) -> None:
-        """Removes all records after a number of complete steps and measurements. Raises OSError if the file cannot be
-        truncated.
-        """
+        """Removes all records after some complete steps and measurements. Raises OSError if that fails."""
         try:
             there, wanted = os.fstat(self._file.fileno()).st_size, self.size(steps, measurements)
             self._end = min(there, wanted)

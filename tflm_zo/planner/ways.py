@@ -220,9 +220,7 @@ class Sizes:
 
 
 def sizes_of(model: Model, found: Sequence[Way], limit: int | None = None) -> list[Sizes]:
-    """Returns the sizes of each way to train a plain model. A way that needs more than `limit` bytes of RAM saves as
-    much memory as it can.
-    """
+    """Returns the sizes of each way to train a plain model; one beyond `limit` bytes of RAM saves all it can."""
     inference = _PROGRAM + _KERNEL * len(operators_of([model])) + len(model.to_bytes())
     runs = [plan_run(way.zo, way.settings, steps=1, samples=SAMPLES) for way in found]
     # A device's model does not depend on the minibatch, and TFLM's recording allocator takes longer to start

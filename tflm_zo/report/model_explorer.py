@@ -23,9 +23,7 @@ _Value = Callable[[Operator], "float | None"]
 
 
 def node_data_of_model(model: Model) -> dict[str, str]:
-    """Returns node data of a plain model or ZO model by name: "macs", the multiply-accumulates of an invoke, and
-    "weights".
-    """
+    """Returns node data of a plain or ZO model by name: "macs", multiply-accumulates of an invoke, and "weights"."""
     return {
         "macs": _data(model, "multiply-accumulates", lambda op: macs(op) or None),
         "weights": _data(model, "weights", _weights),

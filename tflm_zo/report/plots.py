@@ -45,9 +45,7 @@ def bar_chart(bars: Sequence[tuple[str, float, str]]) -> _Drawn:
 
 
 def histogram(first: int, width: int, counts: Sequence[int]) -> _Drawn:
-    """Draws a histogram of weight changes, LSB. `first` is the smallest change of the first bin, `width` that of a bin;
-    at least one count is not 0.
-    """
+    """Draws a histogram of weight changes, LSB, with bins of `width` from `first`; at least one count is not 0."""
     most = max(counts)
     left, right, bottom, top = 8.0, WIDTH - 8.0, _HISTOGRAM_HEIGHT - 34.0, 26.0
     room = (right - left) / len(counts)

@@ -63,9 +63,7 @@ def _rows(values: NDArray[Any], first: int, count: int) -> NDArray[Any]:
 
 
 class Lane:
-    """Segments for a fixed number of samples. `open_segment` loads a segment by its number; it is called once for each
-    segment that runs.
-    """
+    """Segments for a fixed number of samples. `open_segment` loads one by its number, when it runs first."""
 
     def __init__(self, samples: int, open_segment: Callable[[int], Segment]) -> None:
         self.samples = samples

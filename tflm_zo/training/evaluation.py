@@ -90,9 +90,7 @@ def losses_of(runtime: Runtime, data: Data) -> tuple[NDArray[np.float64], NDArra
 def _measured(
     runtime: Runtime, data: Data, watch: Watch | None
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_] | None]]:
-    """Yields the losses of the samples of each batch, unit 2^-16, and which of their outputs are right, unless the loss
-    is the mean squared error.
-    """
+    """Yields each batch's losses, unit 2^-16, and which outputs are right, None with the mean squared error."""
     labels, command = data.labels, runtime.command()
     for rows, used in _batches(len(labels), runtime.samples_at_once, watch):
         runtime.feed([x[rows] for x in data.inputs], labels[rows])

@@ -249,9 +249,7 @@ def parse_tail(name: str, text: str) -> TailChoice:
 
 
 def parse_set(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
-    """Parses texts of settings by name, for `changed`. Raises SettingsError if no setting has that name, or a text is
-    no value of its setting.
-    """
+    """Parses settings by name, for `changed`. Raises SettingsError for an unknown name or a wrong value."""
     values: dict[str, Any] = {}
     known: dict[tuple[str, str], str] = {}
     for name, text in given.items():

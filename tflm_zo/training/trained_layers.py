@@ -29,9 +29,7 @@ class TrainedLayers:
 
 
 def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
-    """Returns the layers of a ZO model that a run trains. Raises SettingsError if `layers` names a layer that the run
-    would not train in any case.
-    """
+    """Returns the layers that a run trains. Raises SettingsError if it could not train one of `layers`."""
     metadata = read_metadata(model)
     chosen = trained_tensors(settings, metadata)
     filters = (filter_of(op) for graph in model.subgraphs for op in graph.operators)

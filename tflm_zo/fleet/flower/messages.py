@@ -249,9 +249,7 @@ def accepted(
 
 
 def state_of(reply: Message) -> State:
-    """Returns the state in a reply. Raises FleetError if the client has failed, or the reply has no state or one of
-    another version.
-    """
+    """Returns the state in a reply. Raises FleetError if the client has failed, or no state of this version came."""
     if reply.has_error():
         raise FleetError(f"the client has failed: {reply.error.reason}")
     return State.read(reply.content)
