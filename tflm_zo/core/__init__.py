@@ -4,8 +4,6 @@ Python computes only constants that a device receives precomputed. All other ari
 runtimes' custom ops and the firmware share.
 """
 
-from __future__ import annotations
-
 from .arguments import QUERY_DTYPE
 from .backward import BackwardProgram, BackwardStep
 from .command import (

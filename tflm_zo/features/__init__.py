@@ -1,7 +1,5 @@
 """Features: the inputs of a network from sensor samples."""
 
-from __future__ import annotations
-
 from .log_mel import log_mel, mel_filters
 
 __all__ = ["log_mel", "mel_filters"]

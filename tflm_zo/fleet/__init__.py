@@ -2,8 +2,6 @@
 differences instead of weights.
 """
 
-from __future__ import annotations
-
 from .averaged_weights import AveragedWeights
 from .fleet_log import FleetLog
 from .gateway import Gateway

@@ -3,8 +3,6 @@
 They need TensorFlow, but only when one is built: ``pip install 'tflm_zo[keras]'``.
 """
 
-from __future__ import annotations
-
 from .networks import activity_cnn, digits_cnn, ds_cnn, lenet5, mobilenet_v1, resnet8
 from .pretraining import narrow_activations, pretrain
 

@@ -3,8 +3,6 @@
 The device's side is in ``ops/core/link``. pyserial opens the port (a serial device or a socket).
 """
 
-from __future__ import annotations
-
 from .collect import collect
 from .deploy import Deployment, Load, deploy, load_of, revert
 from .link import Link, open_port

@@ -1,7 +1,5 @@
 """Logs of training runs (``.zolog``): the seed log of weight perturbation and the snapshot log of layer-wise runs."""
 
-from __future__ import annotations
-
 from .layout import MAGIC, IncompleteHeaderError, LogError, LogWarning, fingerprint, is_snapshot_log
 from .log import Log, data_checksum
 from .replay import replay_log

@@ -1,7 +1,5 @@
 """Planner: estimates the memory and time that training needs on a device."""
 
-from __future__ import annotations
-
 from .boards import Board, Core, boards, cores
 from .plan import SCHEMA, Cost, Plan, Target, plan
 

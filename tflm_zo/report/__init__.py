@@ -6,8 +6,6 @@ run = read_run(Path("run.zolog"), [])
 html = page(report_runs([run]))
 """
 
-from __future__ import annotations
-
 from .document import VERSION, ModelReport, RunsReport, as_data, as_json
 from .model_explorer import node_data_of_model, node_data_of_run
 from .model_report import report_model

@@ -1,7 +1,5 @@
 """Training: tasks and settings, algorithms, the trainer and its callbacks."""
 
-from __future__ import annotations
-
 from . import algorithms
 from .algorithms import ALGORITHMS, algorithm, algorithm_for, algorithm_of
 from .callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping, ProgressBar, TensorBoard
