@@ -26,6 +26,7 @@ COMMANDS = {
     "convert": ("convert", "quantize"),
     "demo": (),
     "deploy": ("deploy", "open_port"),
+    "calibrate": ("calibrate",),
     "drift": ("drift",),
     "evaluate": ("evaluate",),
     "export": ("export_model",),

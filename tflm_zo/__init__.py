@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from . import runtime as runtime
     from . import training as training
     from .adaptation import Adaptation as Adaptation
+    from .adaptation import Calibration as Calibration
     from .adaptation import Observer as Observer
     from .adaptation import adapt as adapt
+    from .adaptation import calibrate as calibrate
     from .adaptation import evaluate as evaluate
     from .conversion.keras import convert as convert
     from .conversion.quantize import quantize as quantize
@@ -104,7 +106,7 @@ _NAMES: Final = {
         "adaptation conversion converters core data features firmware fleet keras_models link logs planner "
         "recalibration report runtime training"
     ),
-    "adaptation": "Adaptation Observer adapt evaluate",
+    "adaptation": "Adaptation Calibration Observer adapt calibrate evaluate",
     "conversion.keras": "convert",
     "conversion.quantize": "quantize",
     "converters": (

@@ -162,8 +162,14 @@ class NodeTrainer {
     return is_ready_ ? network_->ExportWeights(sink) : ZO_ERROR_ORDER;
   }
 
+ protected:
+  // Where the log of a run that is over ends, and from which checksum a threshold there continues.
+  // Errors: ZO_ERROR_ORDER: the run is not over and complete in its log; those of Settle.
+  zo_status EndOfLog(const LogStore** log, uint32_t* at, uint32_t* checksum) const;
+
  private:
   bool HasBegun() const { return run_.step > 0 || measurements_.count() > 0; }
+  bool IsComplete() const { return done() && !IsMeasurementDue() && log_ != nullptr && !is_ending_; }
   zo_status Forward(const zo_node_request& request);
   zo_status Query(const zo_node_request& request);
   zo_status Capture(uint32_t task, const Feed& feed);

@@ -95,9 +95,7 @@ zo_status NodeTrainer::ReadMeasurements(const LogStore& log) {
 }
 
 zo_status NodeTrainer::RestoreBest(zo_measurement* best) {
-  if (!done() || measuring_ == nullptr || IsMeasurementDue() || log_ == nullptr || is_ending_) {
-    return ZO_ERROR_ORDER;
-  }
+  if (measuring_ == nullptr || !IsComplete()) return ZO_ERROR_ORDER;
   zo_status status = ZO_OK;
   if (measurements_.best().step == 0) {
     is_ready_ = false;
@@ -138,6 +136,15 @@ uint32_t NodeTrainer::SlotAt(const LogStore& log, uint32_t slot) const {
 
 uint32_t NodeTrainer::RecordsAt(const LogStore& log) const {
   return SlotAt(log, zo_snapshot_slots(measurements_.every()));
+}
+
+zo_status NodeTrainer::EndOfLog(const LogStore** log, uint32_t* at, uint32_t* checksum) const {
+  if (!IsComplete()) return ZO_ERROR_ORDER;
+  *log = log_;
+  *at = RecordsAt(*log_) + run_.step * zo_padded(ZO_SNAPSHOT_RECORD_BYTES, log_->unit) +
+        measurements_.count() * zo_padded(ZO_MEASUREMENT_BYTES, log_->unit);
+  *checksum = header_checksum_;
+  return Settle();
 }
 
 void NodeTrainer::Header(const LogStore& log, uint8_t* bytes) const {

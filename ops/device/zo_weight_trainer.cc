@@ -138,6 +138,19 @@ uint32_t WeightTrainer::LogBytes() const {
          measurements_.count() * zo_padded(ZO_MEASUREMENT_BYTES, unit);
 }
 
+zo_status WeightTrainer::EndOfLog(const LogStore** log, uint32_t* at, uint32_t* checksum) {
+  if (!IsComplete()) return ZO_ERROR_ORDER;
+  *log = log_;
+  *at = LogBytes();
+  *checksum = after_;
+  return Settle();
+}
+
+// Whether the run is over, and all of it is in its log.
+bool WeightTrainer::IsComplete() const {
+  return done() && !IsMeasurementDue(control_.step) && log_ != nullptr && !is_unlogged_;
+}
+
 uint32_t WeightTrainer::HeaderChecksum() const {
   const LogStore none = {};
   uint8_t header[ZO_LOG_HEADER_BYTES];
@@ -305,9 +318,7 @@ void WeightTrainer::Rewind(uint32_t header_checksum) {
 
 // Sets the weights by the log anew, up to the best of all measurements.
 zo_status WeightTrainer::RestoreBest(zo_measurement* best) {
-  if (!done() || measuring_ == nullptr || IsMeasurementDue(control_.step) || log_ == nullptr || is_unlogged_) {
-    return ZO_ERROR_ORDER;
-  }
+  if (measuring_ == nullptr || !IsComplete()) return ZO_ERROR_ORDER;
   // An interrupted earlier call leaves nothing pending.
   const zo_status settled = is_ready_ ? Settle() : ZO_OK;
   if (settled != ZO_OK) return settled;

@@ -169,6 +169,11 @@ class WeightTrainer {
   zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count, Evaluation* evaluation);
   zo_status ExportWeights(const WeightSink& sink);
 
+ protected:
+  // Where the log of a run that is over ends, and from which checksum a threshold there continues; settles.
+  // Errors: ZO_ERROR_ORDER: the run is not over and complete in its log; those of Settle.
+  zo_status EndOfLog(const LogStore** log, uint32_t* at, uint32_t* checksum);
+
  private:
   static const zo_control_settings* Settings() { return zo_settings_of(nullptr); }
   zo_status Move(const zo_moves& moves);
@@ -178,6 +183,7 @@ class WeightTrainer {
   zo_status BeginStep();
   zo_status Invoke(zo_report* report);
   bool HasBegun() const { return control_.step > 0 || measurements_.count() > 0; }
+  bool IsComplete() const;
   uint32_t RecordAt(const LogStore& log, uint32_t step) const;
   uint32_t MeasurementAt(const LogStore& log, uint32_t step) const;
   void Header(const LogStore& log, uint8_t* bytes) const;

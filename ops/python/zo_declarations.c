@@ -21,6 +21,7 @@
 #include "ops/core/log/zo_measurement.h"
 #include "ops/core/log/zo_snapshot_log.h"
 #include "ops/core/log/zo_store_units.h"
+#include "ops/core/loss/zo_calibration.h"
 #include "ops/core/loss/zo_loss.h"
 #include "ops/core/nodes/zo_node_layer.h"
 #include "ops/core/nodes/zo_node_update.h"
@@ -78,7 +79,8 @@ const zo_declaration zo_declarations[] = {
   CONSTANT(ZO_BACKWARD_LEVELS),
   CONSTANT(ZO_BACKWARD_PRODUCT),
   CONSTANT(ZO_BACKWARD_SUM),
-  CONSTANT(ZO_SNAPSHOT_BEST_SLOT), CONSTANT(ZO_DIRECTORY_MAGIC),
+  CONSTANT(ZO_SNAPSHOT_BEST_SLOT), CONSTANT(ZO_DIRECTORY_MAGIC), CONSTANT(ZO_PERCENTILE_MAX),
+  CONSTANT(ZO_THRESHOLD_STEP),
 
   CONSTANT(ZO_OK), CONSTANT(ZO_ERROR_ARGUMENT), CONSTANT(ZO_ERROR_COMMAND),
   CONSTANT(ZO_ERROR_OPCODE), CONSTANT(ZO_ERROR_ORDER), CONSTANT(ZO_ERROR_BLOCK),
@@ -107,6 +109,9 @@ const zo_declaration zo_declarations[] = {
 #undef S
 #define S zo_model_loss
   STRUCT, U32(kind), FIELD(int32_t, zero_point), FIELD(zo_logit_scale, scale),
+#undef S
+#define S zo_calibration
+  STRUCT, FIELD(int32_t*, largest), U32(room), U32(samples),
 #undef S
 #define S zo_perturb_terms
   STRUCT, FIELD(const zo_perturb_term*, terms), U32(count), U32(momentum),
@@ -275,6 +280,9 @@ const zo_declaration zo_declarations[] = {
            uint32_t, int16_t*),
   FUNCTION(zo_status, zo_floor_log2_loss_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale,
            const int32_t*, int32_t*),
+  FUNCTION(uint32_t, zo_calibration_room, uint32_t, uint32_t),
+  FUNCTION(void, zo_calibration_add, zo_calibration*, int32_t),
+  FUNCTION(zo_status, zo_calibration_threshold, const zo_calibration*, uint32_t, int32_t*),
   FUNCTION(void, zo_int16_fully_connected_s8, const zo_int16_fully_connected*, const int8_t*,
            int8_t*),
   FUNCTION(zo_status, zo_command_begin, zo_command_writer*, int32_t*, uint32_t, uint32_t),

@@ -27,9 +27,10 @@ from tflm_zo.converters.channel_statistics import STATISTICS_NAME, read_statisti
 from tflm_zo.converters.constants import METADATA_NAME
 from tflm_zo.converters.metadata import read_metadata
 from tflm_zo.converters.model import Buffer, Model
+from tflm_zo.core import THRESHOLD_STEP, Measurement
 from tflm_zo.link import Link, LinkError
 from tflm_zo.link.protocol import Operation, request
-from tflm_zo.logs import Log, LogError
+from tflm_zo.logs import Log, LogError, keep_threshold
 from tflm_zo.recalibration import channel_statistics_of
 from tflm_zo.runtime import load
 
@@ -215,7 +216,7 @@ def test_bytes_of_a_header(kind: str, folder: Path) -> None:
 def test_bytes_of_a_seed_log(folder: Path) -> None:
     """Records and measurements fill the rest behind the header; each checksum continues the one before."""
     data, log = (folder / "seed.zolog").read_bytes(), Log.read(folder / "seed.zolog")
-    record, _, measurement = tables("Records")
+    record, _, measurement, _ = tables("Records")
     size = 20 + 4 * log.settings.queries
     at, checksum = 132, zlib.crc32(data[:128])
     losses, measured = [], []
@@ -243,7 +244,7 @@ def test_bytes_of_a_seed_log(folder: Path) -> None:
 def test_bytes_of_a_snapshot_log(folder: Path) -> None:
     data, log = (folder / "snapshot.zolog").read_bytes(), Log.read(folder / "snapshot.zolog")
     assert log.snapshot is not None
-    (slot,), (_, record, measurement) = tables("Slots"), tables("Records")
+    (slot,), (_, record, measurement, _) = tables("Slots"), tables("Records")
     header, tasks = 164 + 32 * len(log.tasks), len(log.tasks)
     checksum = zlib.crc32(data[: header - 4])
     size = 16 + 8 * tasks + log.weight_bytes + 4
@@ -265,6 +266,21 @@ def test_bytes_of_a_snapshot_log(folder: Path) -> None:
             assert mine["checksum"] == zlib.crc32(data[at : at + 8], checksum)
             at += 12
     assert at == len(data)
+
+
+@pytest.mark.parametrize("kind", ["seed", "snapshot"])
+def test_bytes_of_a_threshold(kind: str, folder: Path, tmp_path: Path) -> None:
+    before, path = (folder / f"{kind}.zolog").read_bytes(), tmp_path / "run.zolog"
+    path.write_bytes(before)
+    keep_threshold(path, Measurement(THRESHOLD_STEP, 90, 1234, 9950, 77))
+    data, at = path.read_bytes(), len(before)
+    header = read(data, 10, 0, "u16")
+    continued = read(data, at - 4 if kind == "seed" else header - 4, 0, "u32")
+    assert data[:at] == before and len(data) == at + 28
+    assert list(values(data, at, tables("Records")[3]).values()) == [
+        *(2**32 - 1, 90, 1234, 9950, 77),
+        zlib.crc32(data[at : at + 24], continued),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["seed", "snapshot"])

@@ -17,8 +17,9 @@ from helpers.examples import slow_but
 from link.board import board, board_on_line
 from link.direct import CLOCK, DirectPort, HostKilledError
 from logs.test_padding import padded
+from tflm_zo.core import THRESHOLD_STEP, Measurement
 from tflm_zo.link import Link, LinkError, collect
-from tflm_zo.logs import Log
+from tflm_zo.logs import Log, keep_threshold
 from tflm_zo.logs.layout import unpadded
 
 pytestmark = needs_compiler
@@ -268,3 +269,17 @@ def test_the_command(tmp_path: Path) -> None:
         assert done.exit_code == 1 and "another model" in done.stderr
     done = invoke("collect", port, "-o", path, "--timeout", 0.5)
     assert done.exit_code == 1 and done.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_threshold_comes_with_its_log(unit: int, tmp_path: Path, quiet: Any) -> None:
+    for name in ("weight", "node"):
+        path = tmp_path / f"{name}.zolog"
+        path.write_bytes(desktop(name).log)
+        keep_threshold(path, Measurement(THRESHOLD_STEP, 9, 1234, 9900, 5))
+        wanted = path.read_bytes()
+        stored = padded(wanted, unit) if unit > 1 else wanted
+        for size in (len(stored), len(stored) + 999):
+            path.unlink()
+            quiet(device(name), Store(size=size, content=stored, unit=unit), path, steps=0)
+            assert path.read_bytes() == wanted

@@ -125,7 +125,7 @@ def test_a_live_log(log_of: tuple[str, int], unit: int, sizes: list[int]) -> Non
         assert not live.is_over(data[: live.begin]) or live.step == live.steps
     assert [round(v * 65536) for v in losses] == expected.losses
     assert (taken, live.step, live.unit) == (len(data), STEPS, unit)
-    assert live.end == len(data) and live.is_over(data)
+    assert live.end == len(data) + -(-28 // unit) * unit and live.is_over(data)  # a threshold may follow
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -16,7 +16,7 @@ from .failures import one_line_errors, show_tracebacks
 
 # The order of --help, that of a model's life; commands that are not named here come after.
 _ORDER = (
-    "demo convert inspect plan drift recalibrate inject train evaluate "
+    "demo convert inspect plan drift recalibrate inject train evaluate calibrate "
     "replay report verify export firmware collect deploy gateway"
 ).split()
 

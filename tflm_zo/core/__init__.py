@@ -6,6 +6,7 @@ runtimes' custom ops and the firmware share.
 
 from .arguments import QUERY_DTYPE
 from .backward import BackwardProgram, BackwardStep
+from .calibration import PERCENTILE_MAX, threshold_of
 from .command import (
     FLAG_CHECKSUM,
     FLAG_LOSS,
@@ -34,6 +35,7 @@ from .log_formats import (
     SEED_LOG_HEADER_BYTES,
     SNAPSHOT_RECORD_BYTES,
     STORE_UNIT_MOST,
+    THRESHOLD_STEP,
     UNIT_AT,
     Measurement,
     SeedLogHeader,
@@ -88,6 +90,7 @@ __all__ = [
     "NodeRules",
     "NodeState",
     "NodeTask",
+    "PERCENTILE_MAX",
     "QUERY_DTYPE",
     "Request",
     "SEED_LOG_HEADER_BYTES",
@@ -96,6 +99,7 @@ __all__ = [
     "SeedLogHeader",
     "Snapshot",
     "SnapshotLogHeader",
+    "THRESHOLD_STEP",
     "Status",
     "StepReport",
     "Struct",
@@ -121,6 +125,7 @@ __all__ = [
     "query_seeds",
     "replay",
     "samples_in_order",
+    "threshold_of",
     "weight_tensors",
     "write_items",
     "write_step_record",

@@ -20,6 +20,8 @@ from .node_control import NodeControl
 from .node_layer import NodeState, NodeTask, TaskKind
 
 MEASUREMENT_BYTES: Final[int] = constants.ZO_MEASUREMENT_BYTES
+THRESHOLD_STEP: Final[int] = constants.ZO_THRESHOLD_STEP
+"""The number of steps in the record of a threshold, which has the bytes of a measurement."""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ _PUBLIC = (
     *("ops/core/zo_status.h", "ops/core/log/zo_log_store.h", "ops/core/log/zo_flash_store.h"),
     *("ops/core/link/zo_places.h", "ops/core/link/zo_link.h", "ops/core/link/zo_fleet.h"),
 )
+_OF_AUTOENCODERS = "ops/core/loss/zo_calibration.h"
 # Functions for programs with their own interpreter (examples/own_interpreter).
 _OF_INTERPRETERS = (
     *("AddZoOps", "zo_control_init", "zo_control_next", "zo_control_report", "zo_control_settle"),
@@ -157,6 +158,7 @@ def generate(
     of_class = {
         **names,
         "kind": trainer,
+        "autoencoder": metadata.known_loss.kind == "mse",
         "tasks": len(plan.tasks),
         "block_segments": len(plan.block_segments) if plan.settings.blocks else 0,
         "interval": plan.interval,
@@ -247,7 +249,7 @@ def _joined(
             core[path] = sources.pop(path)
     applications, trainers, rest = layers(
         core,
-        [*_PUBLIC, _CLASS_OF_C],
+        [*_PUBLIC, *([_OF_AUTOENCODERS] if _OF_AUTOENCODERS in own_class[_CLASS_OF_C] else []), _CLASS_OF_C],
         set().union(*(identifiers(text) for text in (*sources.values(), model))),
         {*wanted, *roots},
     )

@@ -1,8 +1,8 @@
 """Logs of training runs (``.zolog``): the seed log of weight perturbation and the snapshot log of layer-wise runs."""
 
 from .layout import MAGIC, IncompleteHeaderError, LogError, LogWarning, fingerprint, is_snapshot_log
-from .log import Log, data_checksum
-from .replay import replay_log
+from .log import Log, data_checksum, keep_threshold
+from .replay import checksum_of, replay_log
 from .writer import LogWriter
 
 __all__ = [
@@ -12,8 +12,10 @@ __all__ = [
     "LogWarning",
     "LogWriter",
     "MAGIC",
+    "checksum_of",
     "data_checksum",
     "fingerprint",
     "is_snapshot_log",
+    "keep_threshold",
     "replay_log",
 ]

@@ -14,6 +14,7 @@ from ..core import (
     FINGERPRINT_BYTES,
     MEASUREMENT_BYTES,
     STORE_UNIT_MOST,
+    THRESHOLD_STEP,
     UNIT_AT,
     Measurement,
     SeedLogHeader,
@@ -84,41 +85,47 @@ def read_header(data: bytes) -> Header | None:
 
 
 class Records:
-    """Parses the records of a log in order: steps and measurements. `step` is the number of parsed steps, `checksum`
-    that at the end of the header, and records are padded to multiples of `unit` bytes.
+    """Parses the records of a log in order: steps, measurements, and behind the last one the threshold of an anomaly.
+    `step` is the number of parsed steps, `checksum` at first that of the header, and records are padded to multiples of
+    `unit` bytes.
     """
 
     def __init__(self, header: Header, checksum: int, unit: int = 1) -> None:
-        self.step, self._measured, self._checksum = 0, 0, checksum
+        self.step, self._measured, self.checksum = 0, 0, checksum
+        self.threshold: Measurement | None = None
         self._header, self._steps, self._unit = header, int(header.settings.steps), unit
 
     def take(self, data: bytes) -> tuple[list[StepRecord], list[Measurement], int]:
         """Parses the bytes that follow the records so far. Returns records of steps and measurements up to the first
-        incomplete or misplaced one, and their size in bytes, padding included.
+        incomplete or misplaced one, and the size of all records in bytes, padding included.
         """
         header, at = self._header, 0
         steps, measurements = list[StepRecord](), list[Measurement]()
-        while True:
+        while self.threshold is None:
             measures = is_due(header.measure_every, self._steps, self.step, self._measured)
             size = MEASUREMENT_BYTES if measures else header.record_bytes
             data_of_record, end = data[at : at + size], at + filled_up(size, self._unit)
             if end > len(data):
                 break
             if measures:
-                measurement = Measurement.from_bytes(data_of_record, self._checksum)
+                measurement = Measurement.from_bytes(data_of_record, self.checksum)
                 if measurement is None or measurement.step != self.step:
                     break
                 measurements.append(measurement)
                 self._measured += 1
             else:
-                record = header.read_record(data_of_record, self._checksum)
+                record = header.read_record(data_of_record, self.checksum)
                 if record is None or record.step != self.step or self.step == self._steps:
                     break
                 steps.append(record)
                 self.step += 1
             if header.is_chained:
-                self._checksum = ending(data_of_record)
+                self.checksum = ending(data_of_record)
             at = end
+        end = at + filled_up(MEASUREMENT_BYTES, self._unit)
+        last = Measurement.from_bytes(data[at:end], self.checksum) if end <= len(data) else None
+        if self.threshold is None and last is not None and last.step == THRESHOLD_STEP:
+            self.threshold, at = last, end
         return steps, measurements, at
 
 
@@ -188,6 +195,7 @@ def _sizes(data: bytes) -> Iterator[int]:
             yield header.record_bytes
             step += 1
         else:
+            yield MEASUREMENT_BYTES  # of the threshold
             return
 
 
@@ -203,7 +211,7 @@ class LiveLog:
         unit: programming unit in bytes; all offsets and sizes include the padding.
         fingerprint: fingerprint of the base model, or of it and the weights at the beginning of the run, 16 bytes.
         begin: offset of the first record, after the header and, in a snapshot log, the slots.
-        end: size of the complete log, bytes.
+        end: size of the complete log with a threshold, bytes.
         record_bytes: sizes of records, the largest first.
         steps: number of steps of the whole run.
         repeated: largest number of steps that the run repeats, and writes again, after a power failure.
@@ -226,10 +234,10 @@ class LiveLog:
         self._records = Records(found, self._owner, self.unit)
         self.begin = self._padded(found.size) + found.slots * self._padded(found.slot_bytes)
         self.steps, every = int(found.settings.steps), found.measure_every
-        measurements = 1 + -(-self.steps // every) if every else 0
+        measurements = 1 + (1 + -(-self.steps // every) if every else 0)  # with the threshold
         size, measurement = self._padded(found.record_bytes), self._padded(MEASUREMENT_BYTES)
         self.end = self.begin + self.steps * size + measurements * measurement
-        self.record_bytes = sorted({size, measurement if every else size}, reverse=True)
+        self.record_bytes = sorted({size, measurement}, reverse=True)
 
     def _padded(self, size: int) -> int:
         return filled_up(size, self.unit)

@@ -40,6 +40,7 @@ from ..core import (
     query_seeds,
     write_items,
 )
+from ..io.files import write_output
 from .layout import (
     SEED_LOG,
     SNAPSHOT_LOG,
@@ -50,6 +51,7 @@ from .layout import (
     fingerprint,
     is_snapshot_log,
     no_log,
+    read_header,
     unit_of,
     unpadded,
 )
@@ -92,6 +94,9 @@ class Log:
     snapshot: Snapshot | None = None  #: the last complete snapshot; None before the first.
     #: the last complete snapshot of a best state; None if no measurement improved on the first.
     best_slot: Snapshot | None = None
+    #: the threshold of an anomaly for the kept weights: `loss_sum` is the threshold, `samples` the number of normal
+    #: samples, `correct` the percentile in 0.01, `data_checksum` the checksum of the weights. None: none.
+    threshold: Measurement | None = None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, layerwise: bool | None = None) -> Log:
@@ -154,9 +159,12 @@ class Log:
             raise LogError(f"Steps of the log must be in 0..{len(self.steps)}. Received: {steps}.")
         size = StepRecord.size_of(self.settings.queries)
         measurements = tuple(m for m in self.measurements if m.step <= self.first_step + steps)
-        cut = (len(self.steps) - steps) * size + MEASUREMENT_BYTES * (len(self.measurements) - len(measurements))
+        threshold = self.threshold if steps == len(self.steps) else None
+        records = len(self.measurements) - len(measurements) + (self.threshold is not threshold)
+        cut = (len(self.steps) - steps) * size + MEASUREMENT_BYTES * records
         return replace(
             self,
+            threshold=threshold,
             losses=self.losses[:steps],
             mean_squares=self.mean_squares[:steps],
             steps=self.steps[:steps],
@@ -232,6 +240,18 @@ class Log:
         return items[:, : max(counts)]
 
 
+def keep_threshold(path: str | os.PathLike[str], threshold: Measurement) -> None:
+    """Writes the threshold of an anomaly behind the last record of a log, in the place of an older one."""
+    data = unpadded(Path(path).read_bytes())
+    header = read_header(data)
+    if header is None:
+        raise no_log(path, data)
+    begin = header.size + header.slots * header.slot_bytes
+    records = Records(header, ending(data[: header.size]))
+    end = begin + records.take(data[begin:])[2] - (MEASUREMENT_BYTES if records.threshold else 0)
+    write_output(Path(path), data[:end] + threshold.to_bytes(records.checksum), force=True)
+
+
 def _parts_of_seed_log(path: str | os.PathLike[str]) -> Iterator[Log]:
     with _open_unpadded(path) as file:
         data = file.read(SEED_LOG_HEADER_BYTES)
@@ -261,6 +281,7 @@ def _parts_of_seed_log(path: str | os.PathLike[str]) -> Iterator[Log]:
                 torn_bytes=length - at if is_last else 0,
                 steps=_with_seeds(header.settings, [s.coefficients for s in steps], first),
                 mean_squares=np.array([s.mean_square for s in steps], np.int64),
+                threshold=records.threshold,
             )
             if is_last:
                 return
@@ -279,7 +300,8 @@ def _read_snapshot_log(path: str | os.PathLike[str]) -> Log:
         raise IncompleteHeaderError(f"{path} ends within its first snapshots: there is no step in it")
     owner = ending(data[:begin])
     found = [Snapshot.read(data[at : at + slot], owner, header) for at in range(begin, records, slot)]
-    steps, measurements, _ = Records(header, owner).take(data[records:])
+    parser = Records(header, owner)
+    steps, measurements, _ = parser.take(data[records:])
     # Where records before a snapshot are damaged, an older one with all of its records counts.
     snapshots = [s for s in found[:BEST_SLOT] if s is not None and s.step <= len(steps)]
     return Log(
@@ -296,6 +318,7 @@ def _read_snapshot_log(path: str | os.PathLike[str]) -> Log:
         data_checksum=header.data_checksum,
         snapshot=max(snapshots, key=lambda s: s.step, default=None),
         best_slot=found[BEST_SLOT] if slots > BEST_SLOT else None,
+        threshold=parser.threshold,
     )
 
 

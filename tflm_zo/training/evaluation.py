@@ -87,6 +87,11 @@ def losses_of(runtime: Runtime, data: Data) -> tuple[NDArray[np.float64], NDArra
     return losses, hits.sum(1) / known.sum(1)
 
 
+def integer_losses(runtime: Runtime, data: Data, watch: Watch | None = None) -> NDArray[np.int32]:
+    """Returns the loss of each sample as a device has it, of which 2^16 are worth `ZoLoss.unit`, int32 [samples]."""
+    return np.concatenate([losses for losses, _ in _measured(runtime, data, watch)])
+
+
 def _measured(
     runtime: Runtime, data: Data, watch: Watch | None
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_] | None]]:

@@ -148,7 +148,8 @@ class WeightRun(Run):
             steps = last.first_step + len(last.steps)
             measured += len(last.measurements)
         # The same bytes are the same model, settings and steps.
+        whole = self._own_log().whole(steps, measured)
         with open(log, "rb") as file:
-            if steps > self.step or file.read(last.whole_bytes) != self._own_log().whole(steps, measured):
+            if steps > self.step or file.read(len(whole)) != whole:
                 raise LogError("the log is not of this run")
         return steps

@@ -27,6 +27,11 @@ extern "C" {
 
 #define ZO_MEASUREMENT_BYTES 28
 
+/* Such a record behind the last one, with this number for the steps, is no measurement: it has the threshold of an
+ * anomaly (zo_calibration.h) as its loss, the number of normal samples, the percentile in 0.01 as `correct`, and
+ * as its data_checksum the checksum of the weights that it belongs to. */
+#define ZO_THRESHOLD_STEP UINT32_MAX
+
 typedef struct zo_measurement {
   uint32_t step; /* complete steps done */
   uint32_t samples;

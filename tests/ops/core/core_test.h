@@ -19,6 +19,7 @@
 #include "ops/core/log/zo_crc32.h"
 #include "ops/core/log/zo_log.h"
 #include "ops/core/log/zo_snapshot_log.h"
+#include "ops/core/loss/zo_calibration.h"
 #include "ops/core/loss/zo_loss.h"
 #include "ops/core/nodes/zo_node_layer.h"
 #include "ops/core/nodes/zo_node_update.h"
@@ -121,6 +122,7 @@ void test_a_million_restores(void);
 void test_update(void);
 void test_update_errors(void);
 void test_losses(void);
+void test_calibration(void);
 void test_commands(void);
 void test_weight_op(uint32_t tensors, uint32_t flags);
 void test_int16_perturbation(void);

@@ -86,3 +86,34 @@ void test_losses(void) {
   free(most.memory);
   free(least.memory);
 }
+
+/* Of every order of a few losses, in memory that ends where it has to. */
+void test_calibration(void) {
+  static const uint32_t percentiles[] = {1, 5000, 9000, 9900, 9999, ZO_PERCENTILE_MAX};
+  for (uint32_t samples = 1; samples <= 130; ++samples) {
+    int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * samples);
+    for (uint32_t i = 0; i < samples; ++i) {
+      losses[i] = samples % 2 != 0 ? random_between(0, INT32_MAX) : random_between(0, 4);
+    }
+    for (size_t p = 0; p < sizeof percentiles / sizeof percentiles[0]; ++p) {
+      const uint32_t room = zo_calibration_room(samples, percentiles[p]);
+      zo_calibration calibration = {(int32_t*)allocate(sizeof(int32_t) * room), room, 0};
+      int32_t threshold;
+      CHECK(zo_calibration_threshold(&calibration, percentiles[p], &threshold) == ZO_ERROR_ARGUMENT);
+      for (uint32_t i = 0; i < samples; ++i) zo_calibration_add(&calibration, losses[i]);
+      CHECK(zo_calibration_threshold(&calibration, percentiles[p], &threshold) == ZO_OK);
+      uint32_t above = 0, equal = 0;
+      for (uint32_t i = 0; i < samples; ++i) {
+        above += losses[i] > threshold;
+        equal += losses[i] == threshold;
+      }
+      CHECK(above < room && above + equal >= room);
+      CHECK(zo_calibration_threshold(&calibration, 0, &threshold) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_calibration_threshold(&calibration, ZO_PERCENTILE_MAX + 1, &threshold) == ZO_ERROR_ARGUMENT);
+      calibration.room = room - 1;
+      CHECK(zo_calibration_threshold(&calibration, percentiles[p], &threshold) == ZO_ERROR_MEMORY);
+      free(calibration.largest);
+    }
+    free(losses);
+  }
+}

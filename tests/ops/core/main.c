@@ -11,6 +11,7 @@ int main(void) {
   test_update();
   test_update_errors();
   test_losses();
+  test_calibration();
   test_commands();
   for (uint32_t tensors = 1; tensors <= kMaxTensors; ++tensors) {
     for (uint32_t mode = 0; mode < 8; ++mode) {

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ...converters import export_model, load_model
-from ...core import Measurement
+from ...core import PERCENTILE_MAX, Measurement
 from ...io.errors import SettingsError
 from ...logs import Log, replay_log
 from ..failures import warn
@@ -59,6 +59,8 @@ def replay(
             "not in the model: they need the data; train --resume repeats them"
         )
     told = f"{output}: after {result['steps']:,} of the run's {result['steps_of_run']:,} steps"
+    if (kept := result["threshold"]) is not None:
+        told += f"; threshold {kept['threshold']:,}, percentile {kept['percentile']:g} of {kept['samples']:,} samples"
     show(result, as_json=as_json, render=told)
 
 
@@ -77,4 +79,9 @@ def _steps_of(parts: Iterator[Log], steps: int | None) -> dict[str, Any]:
         "steps_of_run": int(last.settings.steps),
         "steps_beyond": 0 if steps is not None else max(last.first_step + len(last.losses) - whole, 0),
         "torn_bytes": last.torn_bytes if steps is None else 0,
+        "threshold": None if steps is not None or last.threshold is None else _threshold(last.threshold),
     }
+
+
+def _threshold(kept: Measurement) -> dict[str, Any]:
+    return {"threshold": kept.loss_sum, "percentile": kept.correct * 100 / PERCENTILE_MAX, "samples": kept.samples}
