@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from .training import Momentum as Momentum
     from .training import Nodes as Nodes
     from .training import Normalized as Normalized
+    from .training import PerError as PerError
     from .training import ProgressBar as ProgressBar
     from .training import Rms as Rms
     from .training import RunProgress as RunProgress
@@ -127,8 +128,8 @@ _NAMES: Final = {
     "runtime.litert": "exact_delegate",
     "training": (
         "Bits Callback Checkpoint Constant Cosine CSVLogger EarlyStopping Exact Gradient History Linear "
-        "Momentum Nodes Normalized ProgressBar Rms RunProgress Settings SettingsError Sign Standardized Step "
-        "TensorBoard Trainer Weights algorithms compare_runtimes"
+        "Momentum Nodes Normalized PerError ProgressBar Rms RunProgress Settings SettingsError Sign Standardized "
+        "Step TensorBoard Trainer Weights algorithms compare_runtimes"
     ),
 }
 _HOMES: Final = {name: home for home, names in _NAMES.items() for name in names.split()}

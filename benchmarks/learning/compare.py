@@ -4,9 +4,10 @@
     python benchmarks/learning/compare.py [--tasks rotated …] [--methods node weight …] [--budgets 2e4 1e5 …]
 
 Tasks are in tasks.py, methods in methods.py, both with one line each in --list; node:32 is method node with
-minibatches of 32. Every method runs with the defaults that the package ships, on splits that are fixed; its
-budget is in forward equivalents: multiply-accumulates executed, updates included, divided by those of one forward
-pass. All forward passes are int8, in LiteRT. A budget is a run of its own, with its own schedule.
+minibatches of 32, exact:1@0.1 is exact with one sample and a rate of 0.1 LSB, exact@2x with twice the measured rate.
+Every method runs with the defaults that the package ships, on splits that are fixed; its budget is in forward
+equivalents: multiply-accumulates executed, updates included, divided by those of one forward pass. All forward passes
+are int8, in LiteRT. A budget is a run of its own, with its own schedule.
 
 Every run is a line in --results as soon as it is done; a later call resumes from there. The table shows the
 mean and the standard deviation over seeds, each with a pre-training of its own; "speakers" is the mean over
@@ -23,6 +24,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import re
 import statistics
 import sys
 from collections import defaultdict
@@ -209,7 +211,7 @@ def main() -> None:
     tasks: list[str] = []
     for name in arguments.tasks:
         tasks += groups.get(name, [name])
-    methods = [name.partition(":")[0] for name in arguments.methods]
+    methods = [re.split("[:@]", name)[0] for name in arguments.methods]
     for what, names, known in (("task", tasks, TASKS), ("method", methods, METHODS)):
         for name in names:
             if name not in known:

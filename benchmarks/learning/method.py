@@ -17,6 +17,7 @@ class Method:
         injection: differences from the algorithm's own injection.
         settings: by name, differences from the algorithm's own settings.
         exact: whether the algorithm's exact gradients are taken; without, these layers are perturbed, too.
+        rate: factor of the measured learning rate.
         last_layer: whether the last layer alone is trained.
         most_steps: of a method whose steps cost next to nothing; None: as many as the budget is good for.
         rehearsal: whether samples of the old domain are mixed in, as many as the task has.
@@ -37,6 +38,7 @@ class Method:
     injection: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     exact: bool = True
+    rate: float = 1.0
     last_layer: bool = False
     most_steps: int | None = None
     rehearsal: bool = False

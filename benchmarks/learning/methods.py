@@ -112,12 +112,19 @@ HELD_OUT = 0.2
 
 
 def method_of(name: str) -> Method:
-    """Returns the method of a name, or of NAME:N, with minibatches of N samples; raises KeyError or ValueError."""
+    """Returns the method of a name, or of NAME:N, with minibatches of N samples. @RATE behind it gives the rate, @2x
+    takes twice the measured one. Raises KeyError or ValueError.
+    """
+    name, _, rate = name.partition("@")
     name, _, samples = name.partition(":")
-    method = METHODS[name]
-    if not samples:
-        return method
-    return dataclasses.replace(method, settings={**method.settings, "batch_size": int(samples)})
+    method, own = METHODS[name], {}
+    if samples:
+        own["batch_size"] = int(samples)
+    if rate.endswith("x"):
+        method = dataclasses.replace(method, rate=float(rate[:-1]))
+    elif rate:
+        own["learning_rate"] = float(rate)
+    return dataclasses.replace(method, settings={**method.settings, **own})
 
 
 def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "") -> dict[str, float]:
@@ -151,6 +158,8 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
         return _chosen(task, x, y, method.device)
     from tflm_zo import inject, recalibrate
     from tflm_zo.training import Trainer, algorithm, inject_settings
+    from tflm_zo.training.rate import with_measured_rate
+    from tflm_zo.training.run_data import RunData
     from tflm_zo.training.setting_texts import changed
 
     run, probes = changed(algorithm(method.algorithm), {"seed": seed, **method.settings}), 0.0
@@ -173,6 +182,11 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
     most = method.steps or method.most_steps
     if method.steps or (most is not None and most < trainer.affordable_steps(budget - probes, len(y))):
         length = {"steps": most}
+    if method.rate != 1:
+        data, steps = RunData.of(trainer.runtime, x, y).train, trainer.affordable_steps(budget - probes, len(y))
+        found, steps, _ = with_measured_rate(trainer.runtime, zo, run, data, steps, budget - probes)
+        run = dataclasses.replace(run, learning_rate=method.rate * (found.learning_rate or 0.0))
+        trainer, length = Trainer(zo, run, runtime="litert"), {"steps": steps}
     guarded: dict[str, float] = {}
     if guard:
         history = _fit_guarded(trainer, x, y, length, task.test, guarded, guard == "held-out")
@@ -183,7 +197,7 @@ def adapt(task: Task, method: Method, budget: float, seed: int, guard: str = "")
         **guarded,
         **_accuracies(task, lambda part: 100 * trainer.evaluate(*part)["accuracy"]),
         "steps": trainer.step,
-        "rate": trainer.measured_rate,
+        "rate": trainer.measured_rate or run.learning_rate,
         "equivalents": probes + history.equivalents,
     }
 

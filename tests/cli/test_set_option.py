@@ -31,6 +31,7 @@ from tflm_zo.training import (
     Momentum,
     Nodes,
     Normalized,
+    PerError,
     Rms,
     Settings,
     SettingsError,
@@ -194,7 +195,9 @@ NODE_RUNS = st.builds(
     ),
     st.one_of(st.just(Rms()), st.builds(Gradient, gradient_norm=st.booleans())),
     st.one_of(st.integers(1, 64), st.builds(ResidualBlocks, st.integers(1, 9))),
-    st.one_of(st.just(Rms()), st.builds(Bits, st.tuples(*[st.integers(1, 7)] * 3)), st.just(Standardized())),
+    st.one_of(
+        st.sampled_from([Rms(), PerError(), Standardized()]), st.builds(Bits, st.tuples(*[st.integers(1, 7)] * 3))
+    ),
     SCHEDULED,
 )
 

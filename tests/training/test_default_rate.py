@@ -15,7 +15,7 @@ from tflm_zo.core import Control
 from tflm_zo.logs import Log
 from tflm_zo.training import Exact, Linear, Nodes, Settings, SettingsError, Trainer, Weights
 from tflm_zo.training.lowering import weight_integers
-from tflm_zo.training.rules import Gradient, Normalized, Sign
+from tflm_zo.training.rules import Gradient, Normalized, PerError, Sign
 
 SIZES: dict[str, Any] = {"samples": 1000, "batch": 32, "weights": 5000, "blocks": 3}
 
@@ -104,7 +104,7 @@ def test_samples_lead_as_far_however_they_are_divided(tasks: Any) -> None:
 def test_of_exact_gradients_alone() -> None:
     """The size of the errors makes their steps shorter, not that of the minibatch."""
     for minibatch in (1, 4, 32, 256):
-        own = Settings(tasks=(Exact(),), batch_size=minibatch)
+        own = Settings(tasks=(Exact(rule=PerError()),), batch_size=minibatch)
         assert [own.chosen_rate(steps) for steps in (1, 128, 10**5)] == [0.6] * 3
         assert dataclasses.replace(own, learning_rate=0.9).chosen_rate(128) == 0.9
     # Steps of another task are as noisy as they are without exact gradients.

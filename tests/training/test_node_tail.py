@@ -74,14 +74,16 @@ def float_errors(trainer, tail, labels):
     return errors, [x - layer.input.zero_point for x, layer in zip(inputs, layers, strict=True)]
 
 
+@pytest.mark.parametrize("rule", ["rms", "per-error"])
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("tail", [1, 2, 3])
-def test_the_first_step_is_the_gradient(tail, right):
+def test_the_first_step_is_the_gradient(tail, right, rule):
     """Moves every layer of the tail along the gradient of backpropagation in float64.
 
-    Its size is the rate times that of the errors: steps are short where most answers are right.
+    Its size is the rate, by rule per-error times that of the errors: steps are short where most answers are right.
     """
-    trainer = Trainer(lenet(tail=tail), exact(tail, batch_size=24, learning_rate=1.0, step_clip=200.0), "litert")
+    settings = exact(tail, batch_size=24, learning_rate=1.0, step_clip=200.0, **{"exact.rule": rule})
+    trainer = Trainer(lenet(tail=tail), settings, "litert")
     labels = trainer.predict(X).argmax(-1).astype(np.int32) if right else Y
     errors, inputs = float_errors(trainer, tail, labels)
     size = np.sqrt(np.mean(np.sum(errors[2] ** 2, axis=1)))
@@ -97,7 +99,7 @@ def test_the_first_step_is_the_gradient(tail, right):
         free = np.abs(before[name].astype(int)) < 100  # the others may have met the end of the range
         a, b = moved[free], gradient[free]
         assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) > 0.999
-        assert np.isclose(np.sqrt(np.mean(a**2)), size, atol=0.1)
+        assert np.isclose(np.sqrt(np.mean(a**2)), size if rule == "per-error" else 1.0, atol=0.1)
 
 
 def test_costs():

@@ -15,6 +15,7 @@ from tflm_zo.training import (
     Momentum,
     Nodes,
     Normalized,
+    PerError,
     Rms,
     Settings,
     SettingsError,
@@ -26,6 +27,7 @@ from tflm_zo.training import (
 
 FIELDS: dict[type[Any], set[str]] = {
     Rms: set(),
+    PerError: set(),
     Standardized: set(),
     Gradient: {"clip", "gradient_norm", "quantization_aware"},
     Normalized: {"clip", "gradient_norm"},
@@ -91,7 +93,7 @@ def test_rules_fit_their_tasks() -> None:
     for task, rule, said in (
         (Nodes, Sign(), r"`nodes\.rule` must be Rms or Gradient\. Received: Sign"),
         (Nodes, Gradient(clip=1.0), r"`nodes\.rule` must be Gradient without clip"),
-        (Exact, Gradient(), r"`exact\.rule` must be Rms or Bits or Standardized\. Received: Gradient"),
+        (Exact, Gradient(), r"`exact\.rule` must be Rms or PerError or Bits or Standardized\. Received: Gradient"),
         (Exact, Bits(4), r"`exact\.bits` must be a number for each of three stages\. Received: 4"),
         (Weights, Rms(), r"`weights\.rule` must be Gradient or Normalized or Sign or Bits\. Received: Rms"),
         (Weights, Bits((5, 4, 3)), r"`weights\.bits` must be one number\. Received: \(5, 4, 3\)"),

@@ -174,7 +174,7 @@ class NodeRules:
 
     weight_clip: int = 0  #: clip of perturbed weights' differences, unit 2^-16.
     rule: int = 0  #: rule of node tasks, 0: RMS, 1: fixed.
-    exact_rule: int = 0  #: rule of exact tasks, 0: RMS, 2: bits, 3: standardized.
+    exact_rule: int = 0  #: rule of exact tasks, 0: RMS of errors of 1, 2: bits, 3: standardized, 4: RMS.
     exact_bits: tuple[int, ...] = (0, 0, 0)  #: bits of updates by rule 2, in each of three stages, 1..7.
     weight_bits: int = 0  #: bits of updates of perturbed weights, if the run's rule rounds them, 1..7.
     #: bounds of the share of an exact task's outputs that a step updates, unit 1/65535; both 0: all.

@@ -68,7 +68,7 @@ def _of_layers(plan: LoweredRun) -> dict[str, bool]:
     return {
         "ZO_WITH_WEIGHT_TASKS": any(task.perturbs_weights for task in tasks),
         "ZO_WITH_EXACT_TASKS": bool(exact),
-        "ZO_WITH_NODE_RULES": not rules <= {constants.ZO_NODE_RMS, constants.ZO_NODE_BITS},
+        "ZO_WITH_NODE_RULES": not rules <= {constants.ZO_NODE_RMS, constants.ZO_RUN_RMS, constants.ZO_NODE_BITS},
         "ZO_WITH_ROWS": bool(tasks) and plan.rules.rows_most != 0,
         "ZO_WITH_MAX_POOL_NODES": constants.ZO_NODES_MAX_POOL in forms,
         "ZO_WITH_MEAN_NODES": constants.ZO_NODES_MEAN in forms,

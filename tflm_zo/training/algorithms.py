@@ -17,7 +17,7 @@ from ..converters.selections import Last
 from ..converters.settings import parameters_of
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError
-from .rules import Bits, Gradient, Momentum, Sign, Standardized
+from .rules import Bits, Gradient, Momentum, PerError, Sign, Standardized
 from .schedules import Constant, Cosine, Schedule
 from .setting_texts import BESIDES, changed, parse_set, run_of
 from .settings import Estimator, Settings
@@ -144,7 +144,7 @@ def exact(**run: Unpack[RunSettings]) -> Settings:
         M. Wang et al.: NITI: Training Integer Neural Networks Using Integer-only Arithmetic, IEEE Transactions
         on Parallel and Distributed Systems 33 (11), 2022. arXiv 2009.13108
     """
-    return _settings("exact", Exact(last="all", parameters="all"), run=run, batch_size=1)
+    return _settings("exact", Exact(last="all", rule=PerError(), parameters="all"), run=run, batch_size=1)
 
 
 def last_layer() -> Settings:

@@ -16,10 +16,10 @@ from ..core import BackwardProgram, BackwardStep, CSettings, NodeRules, Rademach
 from .costs import SampleCosts, block_segments, first_segment, step_integers
 from .gains import channel_scales, task_gain
 from .plan import LoweredTask, backward_steps, node_layer, plan_tasks, recorded_tasks
-from .rules import NODE_RULES, WEIGHT_RULES, Bits, Gradient, Normalized, Rms, Standardized
+from .rules import NODE_RULES, WEIGHT_RULES, Bits, Gradient, Normalized, PerError, Rms, Standardized
 from .schedules import SCHEDULES, Step
 from .settings import Settings
-from .tasks import Weights
+from .tasks import Exact, Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +64,10 @@ class LoweredRun:
 
 # Logs of runs that perturb no weights have had this distribution for them.
 _UNUSED: Final = Rademacher(2)
+
+
+# The control unit's numbers of the rules of exact tasks.
+_EXACT_RULES: Final = {PerError: 0, Bits: 2, Standardized: 3, Rms: 4}
 
 
 def _q16(value: float) -> int:
@@ -173,7 +177,7 @@ def _rules(settings: Settings) -> NodeRules:
     return NodeRules(
         weight_clip=_weight_clip(settings.weights),
         rule=list(NODE_RULES.values()).index(type(settings.nodes.rule)),
-        exact_rule={Rms: 0, Bits: 2, Standardized: 3}[type(settings.exact.rule)],
+        exact_rule=_EXACT_RULES[type(settings.exact.rule)] if settings.has(Exact) else 0,
         exact_bits=getattr(settings.exact.rule, "bits", (5, 4, 3)),
         weight_bits=getattr(settings.weights.rule, "bits", 1),
         rows_least=least,

@@ -12,7 +12,12 @@ from .checks import SettingsError, check_integer, check_number
 
 @dataclass(frozen=True)
 class Rms:
-    """Move weights by steps of a known size, W <- W - rate G / rms(G)."""
+    """Move weights by steps of a known size, W <- W - rate G / rms(G): the rate is the RMS of a layer's step, LSB."""
+
+
+@dataclass(frozen=True)
+class PerError:
+    """Move weights by W <- W - rate G / rms(G / E), E the RMS of the output's errors p - y; or else by `Rms`."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +122,17 @@ class Momentum:
 
 
 NodeRule = Rms | Gradient
-ExactRule = Rms | Bits | Standardized
+ExactRule = Rms | PerError | Bits | Standardized
 WeightRule = Gradient | Normalized | Sign | Bits
 
 #: Rules by name; those of nodes and weights in the order of the control units' numbers.
 NODE_RULES: Final[Mapping[str, type[NodeRule]]] = {"rms": Rms, "gradient": Gradient}
-EXACT_RULES: Final[Mapping[str, type[ExactRule]]] = {"rms": Rms, "bits": Bits, "standardized": Standardized}
+EXACT_RULES: Final[Mapping[str, type[ExactRule]]] = {
+    "rms": Rms,
+    "per-error": PerError,
+    "bits": Bits,
+    "standardized": Standardized,
+}
 WEIGHT_RULES: Final[Mapping[str, type[WeightRule]]] = {
     "gradient": Gradient,
     "normalized": Normalized,

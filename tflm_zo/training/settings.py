@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 from ..converters.selections import Last
 from ..core import Coordinate
 from .checks import SettingsError, check_choice, check_integer, check_number
-from .rules import Bits, Gradient, Rms
+from .rules import Bits, Gradient, PerError, Rms
 from .schedules import SCHEDULES, Linear, Schedule
 from .tasks import Exact, Nodes, Task, Weights
 
@@ -29,7 +29,7 @@ _GRADIENT_RATE: Final = 2.0
 # proportion to the root of their number. Then a number of samples leads as far, by noise and by gradients (whose
 # share in a step is as small as the root is), however they are divided into minibatches.
 _USUAL_RATE: Final = 1.0
-# Highest rate where all gradients are exact, whose steps are as long as the errors of a minibatch are large.
+# Highest rate where all gradients are exact, by rule `PerError`: steps are as long as the errors are large.
 _RATE_OF_EXACT: Final = 0.6
 _USUAL_MINIBATCH: Final = 32
 # Steps of as many samples between two snapshots.
@@ -41,8 +41,8 @@ class Settings:
     """Settings of a training run: its tasks, and the settings that all tasks share.
 
     Without a learning rate, a run first measures how much noise the network bears (tflm_zo/training/rate.py). The
-    highest rate is 1 LSB or, with a minibatch of B < 32 samples, sqrt(B / 32) LSB. Where all gradients are exact, it is
-    0.6 LSB. For weight perturbation with T steps (scope "blocks": steps of each block) it is
+    highest rate is 1 LSB or, with a minibatch of B < 32 samples, sqrt(B / 32) LSB. Where all gradients are exact
+    (rule `PerError`), it is 0.6 LSB. For weight perturbation with T steps (scope "blocks": steps of each block) it is
 
         sqrt(Q) min(2, 46 / sqrt(T m))    LSB; m: mean square of the schedule (linear: 1/3, which makes it
                                           min(2, 80 / sqrt(T)) with one query)
@@ -57,7 +57,9 @@ class Settings:
         tasks: tasks of the run, at most one of each kind; each trains a part of the model.
         batch_size: samples of a minibatch, a multiple of the model's batch. Node perturbation learns as much with 1, 4
             or 32 as with 8 (docs/results.md).
-        learning_rate: rate at the first step, > 0; None measures it or chooses it.
+        learning_rate: rate at the first step, > 0; None measures it or chooses it. Rules `Rms`, `Standardized`: root
+            mean square of a layer's step, LSB; `PerError`: that of a step where the root mean square of the output's
+            errors is 1; `Normalized`, `Sign`: LSB per unit of z; `Gradient`: LSB^2 per nat.
         schedule: schedule of the rate, `Constant`, `Linear`, `Cosine` or `Step`. The command line has its
             name in lower case, and its fields as settings of the run.
         estimator: "antithetic": a query compares the losses on both sides of a point; "one-sided": a query
@@ -274,7 +276,7 @@ class Settings:
         """Returns the rate at the first step of a run: `learning_rate`, or the highest that a measurement gives."""
         if self.learning_rate is not None:
             return self.learning_rate
-        if self.tasks == (self.exact,) and isinstance(self.exact.rule, Rms):
+        if self.tasks == (self.exact,) and isinstance(self.exact.rule, PerError):
             return _RATE_OF_EXACT
         if not self.perturbs_weights_alone:
             samples = _USUAL_MINIBATCH if "learning_rate" in self.unused() else min(self.batch_size, _USUAL_MINIBATCH)

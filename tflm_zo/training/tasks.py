@@ -116,9 +116,10 @@ class Exact:
 
     Attributes:
         last: number of layers, 1..64, `ResidualBlocks(n)`, or "all": all layers that errors reach.
-        rule: `Rms`: steps of a known size, W <- W - rate G / rms(G); `Bits`: W <- W - round(G), to as many
-            bits in each stage (ElasticZO-INT8, Alg. 2, after NITI), which has no rate and needs an 8-bit
-            update; `Standardized`: W <- W - rate (G - mean(G)) / std(G) over the layer (FQT).
+        rule: `Rms`: steps of a known size, W <- W - rate G / rms(G); `PerError`: W <- W - rate G / rms(G / E), E
+            the root mean square of the error p - y of the model's output (algorithm `exact`); `Bits`: W <- W -
+            round(G), to as many bits in each stage (ElasticZO-INT8, Alg. 2, after NITI), which has no rate and
+            needs an 8-bit update; `Standardized`: W <- W - rate (G - mean(G)) / std(G) over the layer (FQT).
         rows: (least, most), bounds of the share of a layer's outputs that a step updates. A step updates the
             outputs with the largest errors, a share of least + loss / largest loss so far * (most - least)
             (FQT: dynamic sparse gradients).

@@ -442,7 +442,11 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
 #if ZO_WITH_EXACT_TASKS
   uint64_t error_squares = run->error_squares;
   if (is_exact) {
-    if (run->of_classes) error_squares = set_per_error(run, t, &step);
+    if (step.rule == ZO_RUN_RMS) {
+      step.rule = ZO_NODE_RMS;
+    } else if (run->of_classes) {
+      error_squares = set_per_error(run, t, &step);
+    }
     step.bits = run->settings.exact_bits[zo_control_stage(&run->settings.common, run->step)];
     step.rows = updated_rows(run, t);
   }

@@ -53,7 +53,7 @@ static int bits_are_valid(uint32_t bits, int needed) {
 }
 
 static int rules_are_valid(const zo_node_settings* s) {
-  int valid = s->rule <= ZO_NODE_FIXED && s->exact_rule <= ZO_NODE_STANDARDIZED && s->exact_rule != ZO_NODE_FIXED &&
+  int valid = s->rule <= ZO_NODE_FIXED && s->exact_rule <= ZO_RUN_RMS && s->exact_rule != ZO_NODE_FIXED &&
               s->rows_least <= s->rows_most && s->rows_most <= 65535u &&
               bits_are_valid(s->weight_bits, s->common.rule == ZO_RUN_BITS);
   for (uint32_t stage = 0; stage < 3u; ++stage) {

@@ -74,7 +74,9 @@ typedef struct zo_node_settings {
   uint32_t first_segment; /* of a forward pass: layers before it do not change */
   uint32_t weight_clip;   /* `clip` of zo_control_settings for weight tasks */
   uint32_t rule;          /* zo_node_rule of node tasks, ZO_NODE_RMS or ZO_NODE_FIXED */
-  uint32_t exact_rule;    /* of exact tasks, ZO_NODE_RMS, ZO_NODE_BITS or ZO_NODE_STANDARDIZED */
+  uint32_t exact_rule;    /* of exact tasks, ZO_NODE_RMS, of errors of 1 if the loss is of classes
+                             (`per_error` of zo_node_step), ZO_NODE_BITS, ZO_NODE_STANDARDIZED, or
+                             ZO_RUN_RMS */
   uint32_t exact_bits[3]; /* ZO_NODE_BITS: bits of an update in each stage, 1..7; others: up to 255 */
   uint32_t weight_bits;   /* the same for ZO_RUN_BITS, in all stages */
   uint32_t rows_least;    /* shares of an exact task's outputs that are updated, unit 1 / 65535, */
@@ -86,6 +88,9 @@ typedef struct zo_node_settings {
 
 /* A further rule of weight tasks: each query's tensors take zo_update_bits_s8 (ElasticZO-INT8). */
 #define ZO_RUN_BITS 3u
+
+/* A further rule of exact tasks: ZO_NODE_RMS of errors as they are (ElasticZO). */
+#define ZO_RUN_RMS 4u
 
 #define ZO_NODE_TASKS_MAX 64
 

@@ -30,7 +30,7 @@ static void take_settings(fuzz_input* in, node_world* w) {
   s->tasks = take_between(in, 1, kWorldTasks);
   s->weight_clip = take_flag(in) ? 0u : take_any(in);
   s->rule = (uint32_t)take_flag(in);
-  s->exact_rule = take_between(in, 0, 3);
+  s->exact_rule = take_between(in, 0, 4);
   const uint32_t bits = take_flag(in) ? UINT32_C(0x03020104) : take_u32(in);
   for (uint32_t stage = 0; stage < 3u; ++stage) s->exact_bits[stage] = bits >> (8u * stage) & 255u;
   s->weight_bits = bits >> 24;

@@ -151,18 +151,15 @@ class NodeTraining:
         s, layer = self.s, self.layers[t]
         loss = self.metadata.loss
         assert loss is not None
-        given, per_error = None, None
+        given = None
         if self.exact[t]:
             logits = node.reshape(s.minibatch, -1).astype(np.int8)
             given = cross_entropy_error(logits, np.concatenate(labels), loss.scale)
-            # Errors of 1 have 2^30 for each sample.
-            squares = max(1, sum(int(v) ** 2 for v in given.ravel()))
-            per_error = Scale.of(s.minibatch, 30).over(Scale.of(squares))
         asking = self.asking[t]
         seeds = [s.seed(step, asking, q) for q in range(s.tasks[asking].queries)]
         e, shift = nodes.errors(layer, None if given is not None else differences, seeds, given, s.minibatch)
         g = nodes.gradient(layer, e, inputs, outputs)
-        steps, self.means[t] = node_run.steps(g, shift, self.means[t], s.task_rate(step, t), s.clip, per_error)
+        steps, self.means[t] = node_run.steps(g, shift, self.means[t], s.task_rate(step, t), s.clip)
         if steps is not None:
             self._move(step, t, steps, g[0].size)
 

@@ -69,6 +69,7 @@ static void test_node_run_errors(node_run* r) {
   REFUSED(s->sharpness = 1, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.rule = ZO_NODE_BITS, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.exact_rule = ZO_NODE_FIXED, ZO_ERROR_ARGUMENT);
+  REFUSED(r->settings.exact_rule = ZO_RUN_RMS + 1u, ZO_ERROR_ARGUMENT);
   REFUSED(s->chain = 2; s->momentum = 1; s->distribution.kind = ZO_GAUSSIAN, ZO_ERROR_ARGUMENT);
   REFUSED(s->stage_p_zero[1] = 256, ZO_ERROR_ARGUMENT);
   for (uint32_t stage = 0; stage < 3u; ++stage) {
