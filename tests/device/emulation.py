@@ -352,7 +352,7 @@ class Device:
 
     def stored_log(self, plain_bytes: int) -> bytes:
         """Reads the log in memory, without padding, of which so many bytes are known to be written."""
-        for count in (4 * plain_bytes, plain_bytes):  # as long as it is with padding at most
+        for count in (4 * plain_bytes, plain_bytes * 17 // 16, plain_bytes):  # as long as it is with padding at most
             found = np.zeros(count, np.uint8)
             if self.library.device_memory_read(ctypes.c_void_p(found.ctypes.data), u32(count)):
                 break

@@ -20,6 +20,7 @@ KINDS: tuple[Kind, ...] = (
     ("exact head", 1, 2),
     ("weight, blocks", 1, 0),
     ("nodes and weights", 1, 0),
+    ("exact, computed again", 1, 2),
 )
 
 _ON_LITTLEFS = {

@@ -22,7 +22,18 @@ from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware, arena, generate_firmware, plan_run
 from tflm_zo.firmware.boundaries import saving_memory
 from tflm_zo.firmware.device_model import device_model
-from tflm_zo.training import Callback, Exact, Nodes, RunProgress, Settings, Trainer, Weights, algorithm, inject_settings
+from tflm_zo.training import (
+    Callback,
+    Exact,
+    Nodes,
+    PerError,
+    RunProgress,
+    Settings,
+    Trainer,
+    Weights,
+    algorithm,
+    inject_settings,
+)
 from tflm_zo.training.lowering import StepMemory
 from tflm_zo.training.rules import Momentum
 
@@ -75,12 +86,18 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
     "residual, exact, least memory": (
         {**_NODES, "nodes": (), "tail": "all", "trainable": "all", "parameters": "all", "batch": 1},
         Settings(
-            tasks=(Exact(last="all", parameters="all"),), batch_size=1, seed=11, learning_rate=0.5, snapshot_every=2
+            tasks=(Exact(last="all", rule=PerError(), parameters="all"),),
+            batch_size=1,
+            seed=11,
+            learning_rate=0.5,
+            snapshot_every=2,
         ),
     ),
     "exact, computed again": (
         {**_NODES, "nodes": (), "tail": "all", "trainable": "all", "update_bits": 8, "batch": 1},
-        Settings(tasks=(Exact(last="all"),), batch_size=1, seed=11, snapshot_every=3, learning_rate=0.5),
+        Settings(
+            tasks=(Exact(last="all", rule=PerError()),), batch_size=1, seed=11, snapshot_every=3, learning_rate=0.5
+        ),
     ),
     "residual, nodes and exact, one sample": (
         {**_NODES, "nodes": ("stem",), "tail": ResidualBlocks(2), "update_bits": 8, "batch": 1},

@@ -13,15 +13,23 @@ from device.runs import STEPS
 
 pytestmark = needs_compiler
 
-RUNS_IN_A_ROW: tuple[Kind, ...] = (("node", 1, 0), ("weight, segments", 1, 4), ("exact head", 2, 2))
+RUNS_IN_A_ROW: dict[str, tuple[Kind, ...]] = {
+    "kinds": (("node", 1, 0), ("weight, segments", 1, 4), ("exact head", 2, 2)),
+    # In twice the memory, since the network is larger.
+    "exact": (
+        ("exact, computed again", 1, 0),
+        ("residual, exact, least memory", 1, 0),
+        ("exact, computed again", 2, 2),
+    ),
+}
 #: Of how many cuts one is trained to the end.
 SAMPLED = 37
 
 
-def cuts(memory: Memory) -> Iterator[tuple[Device, Kind, int, int]]:
+def cuts(memory: Memory, runs: str = "kinds") -> Iterator[tuple[Device, Kind, int, int]]:
     """Yields each cut of three runs: the started device, its run, complete steps before the cut, the step found."""
     previous = None
-    for run in RUNS_IN_A_ROW:
+    for run in RUNS_IN_A_ROW[runs]:
         made, ends = powered(run), list[int]()  # operations up to the end of each step
         made.begin_memory(memory)
         if previous is not None:
@@ -39,10 +47,13 @@ def cuts(memory: Memory) -> Iterator[tuple[Device, Kind, int, int]]:
         previous = made
 
 
+@pytest.mark.parametrize("runs", RUNS_IN_A_ROW)
 @pytest.mark.parametrize("store", NAMES)
-def test_nothing_is_lost_but_the_step_in_progress(store: str) -> None:
-    found = {run: list[int]() for run in RUNS_IN_A_ROW}
-    for made, run, done, step in cuts(STORES[store]):
+def test_nothing_is_lost_but_the_step_in_progress(store: str, runs: str) -> None:
+    found, memory = {run: list[int]() for run in RUNS_IN_A_ROW[runs]}, STORES[store]
+    if runs == "exact":
+        memory = memory._replace(sectors=2 * memory.sectors)
+    for made, run, done, step in cuts(memory, runs):
         assert done // interval(run) * interval(run) <= step <= done + 1
         found[run].append(step)
         if len(found[run]) % SAMPLED == 0:
@@ -50,7 +61,7 @@ def test_nothing_is_lost_but_the_step_in_progress(store: str) -> None:
             check_end(made, run)
     for run, steps in found.items():
         assert len(set(steps)) >= STEPS // interval(run) // 2 + 1  # torn bytes may have arrived
-    print(f"{store}: {sum(map(len, found.values()))} cuts")
+    print(f"{store}, {runs}: {sum(map(len, found.values()))} cuts")
 
 
 @pytest.mark.parametrize("unit", [4, 8, 32])

@@ -15,6 +15,11 @@ Run = tuple[str, int, int]
 SEQUENCES: dict[str, tuple[Run, ...]] = {
     "kinds": (("node", 1, 0), ("weight, segments", 1, 0), ("node", 2, 0)),
     "layer-wise": (("nodes and weights", 1, 0), ("exact head", 1, 0), ("nodes and weights", 2, 0)),
+    "exact": (
+        ("exact, computed again", 1, 0),
+        ("residual, exact, least memory", 1, 0),
+        ("exact, computed again", 2, 2),
+    ),
     "weight": (("weight", 1, 0), ("weight, segments", 1, 0), ("weight, blocks", 2, 0)),
     "measured": (("node", 1, 2), ("weight, segments", 1, 4), ("exact head", 2, 1)),
     "other samples": (("weight", 1, 0), ("weight", 2, 0), ("weight", 3, 0)),

@@ -133,7 +133,9 @@ def test_invokes_that_fail_between_slices(name: str) -> None:
     finish(made, name, store, fails=True)
 
 
-@pytest.mark.parametrize("name", ["weight, segments", "node", "nodes and weights"])
+@pytest.mark.parametrize(
+    "name", ["weight, segments", "node", "nodes and weights", "residual, exact, least memory", "exact, computed again"]
+)
 def test_power_fails_between_slices(name: str) -> None:
     made, store = device(name), Store()
     made.set_log(store)

@@ -30,6 +30,7 @@ RUNS: dict[str, Settings] = {
     "node": algorithms.node(batch_size=2, seed=11, learning_rate=20.0),
     "exact": algorithms.exact(seed=11, learning_rate=1.0),
     "exact, least memory": algorithms.exact(seed=11, learning_rate=1.0),
+    "exact, 8 bits": algorithms.exact(seed=11, learning_rate=1.0),
 }
 TESTED = ("cortex-m0plus-reference", "cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn", "rv32imc-reference")
 
@@ -51,7 +52,8 @@ def test_the_run_is_the_desktops(
 ) -> None:
     settings = RUNS[algorithm]
     model = load_model(read())
-    zo = inject(model, inject_settings(settings, batch=1))
+    bits = {"update_bits": 8} if algorithm == "exact, 8 bits" else {}
+    zo = inject(model, inject_settings(settings, batch=1, **bits))
     memory = None
     if algorithm == "exact, least memory":
         usual = device_model(zo, plan_run(zo, settings, steps=STEPS, samples=SAMPLES))

@@ -62,12 +62,20 @@ def test_of_equals_in_a_window_the_first_gets_the_error(seed, monkeypatch):
     check_gradients(SOURCES["other"](), 4, monkeypatch, seed=seed)
 
 
-@pytest.mark.parametrize("last", [ResidualBlocks(n) for n in (1, 2, 3)], ids=str)
-def test_errors_are_the_gradients_of_resnet_8(last, monkeypatch):
-    path = Path(os.environ.get("TFLM_ZO_MODELS", "none")) / "pretrainedResnet_quant.tflite"
+@pytest.mark.parametrize(
+    ("model", "last"),
+    [
+        ("kws_ref_model", 10),
+        *(("pretrainedResnet_quant", last) for last in (10, *(ResidualBlocks(n) for n in (1, 2, 3)))),
+        ("vww_96_int8", 28),
+    ],
+    ids=str,
+)
+def test_errors_are_the_gradients_of_real_models(model, last, monkeypatch):
+    path = Path(os.environ.get("TFLM_ZO_MODELS", "none")) / f"{model}.tflite"
     if not path.exists():
-        pytest.skip("TFLM_ZO_MODELS has no ResNet-8")
-    check_gradients(path.read_bytes(), last, monkeypatch, count=2)
+        pytest.skip(f"TFLM_ZO_MODELS HAS NO {path.name}: ITS GRADIENTS WERE NOT COMPARED")
+    check_gradients(path.read_bytes(), last, monkeypatch, count=1 if last == 28 else 2)
 
 
 def trained(name, settings, runtime, folder, **given):

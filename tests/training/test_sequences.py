@@ -11,7 +11,7 @@ from helpers.models import GraphBuilder
 from helpers.models.graph_builder import Activation
 from tflm_zo.converters import inject, load_model, read_metadata
 from tflm_zo.runtime import load
-from tflm_zo.training import Exact, Nodes, Settings, Trainer, algorithm, inject_for
+from tflm_zo.training import Exact, Nodes, Settings, Trainer, algorithm, algorithms, inject_for
 
 # Nodes of the last convolution if a pooling follows it.
 POOLED = {
@@ -83,7 +83,7 @@ def test_errors_are_the_gradients(name, last, monkeypatch):
 
 
 #: Losses and the activations that they are for.
-ENDS = {"cross_entropy": "softmax", "binary_cross_entropy": "sigmoid", "mse": None}
+ENDS = {"cross_entropy": "softmax", "floor_log2": "softmax", "binary_cross_entropy": "sigmoid", "mse": None}
 
 
 @pytest.mark.parametrize("loss", ["binary_cross_entropy", "mse"])
@@ -98,14 +98,15 @@ RUNS = {
     "nodes": Settings(tasks=(Nodes(queries=2),), batch_size=8, seed=1),
     "every layer": Settings(tasks=(Exact(last=5),), batch_size=8, seed=2),
     "fqt": algorithm("fqt"),
+    "exact": algorithms.exact(seed=3),
 }
 
 
 @pytest.mark.parametrize("loss", slow_but(["cross_entropy"], ENDS))
-@pytest.mark.parametrize("run", RUNS)
-def test_the_same_bits_in_tflm(run, loss, tmp_path):
+@pytest.mark.parametrize(("network", "run"), [*(("squeeze and excitation", run) for run in RUNS), ("mean", "exact")])
+def test_the_same_bits_in_tflm(network, run, loss, tmp_path):
     require("tflm")
-    plain, settings = load_model(sequence_network("squeeze and excitation", ENDS[loss])), RUNS[run]
+    plain, settings = load_model(sequence_network(network, ENDS[loss])), RUNS[run]
     x, y = samples(plain, 64, 5, loss)
     found = []
     for runtime in ("litert", "tflm"):
