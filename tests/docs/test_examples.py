@@ -265,6 +265,7 @@ def test_commands(page: Path, folder: Path) -> None:
     but_slow(
         (
             "docs/tutorial.md",
+            "docs/how-to/anomalies.md",
             "docs/how-to/fleet.md",
             "docs/how-to/many-machines.md",
             "docs/how-to/from-pytorch-onnx-or-float-tflite.md",
