@@ -1,10 +1,8 @@
 """The exceptions of the converters."""
 
-from typing import Any
+from functools import partial
 
-import numpy as np
-
-from ..io.errors import OneLineError, SettingsError
+from ..io.errors import OneLineError, SettingsError, check_integer
 
 
 class ConversionError(OneLineError):
@@ -18,11 +16,7 @@ class InjectError(SettingsError, ConversionError):
     """A setting of `inject` or `export_model` cannot be used."""
 
 
-def checked_integer(value: Any, what: str, low: int, high: int) -> int:
-    """Returns an integer of Python or NumPy as one of Python, or raises ConversionError outside the range."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-        raise InjectError(what, f"be an integer in {low}..{high}", value)
-    return int(value)
+checked_integer = partial(check_integer, error=InjectError)
 
 
 class ConversionWarning(UserWarning):

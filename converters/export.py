@@ -76,7 +76,7 @@ def export_model(
     rest = checked_weights(metadata, fractions or {}, "fractions")
     if rest and not re_range:
         raise InjectError("fractions", "be given only with new ranges, because an int8 model cannot hold them")
-    batch = metadata.original.batch if batch is None else checked_integer(batch, "batch", 1, MOST_SAMPLES)
+    batch = metadata.original.batch if batch is None else checked_integer("batch", batch, 1, MOST_SAMPLES)
     before = model.referenced_buffers()
 
     for op in [op for graph in model.subgraphs for op in graph.operators]:

@@ -65,14 +65,11 @@ def rescale_channels(
     graph: Subgraph, layer: Operator, factors: npt.NDArray[np.float64], shifts: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.bool_]:
     """Makes of a layer's output y, before its activation clamps it, factor * y + shift, in place, if `why_fixed` has no
-    reason against it. Factors are > 0, [channels], all alike if the filter has one scale; shifts are real values,
-    [channels].
+    reason against it. Factors are > 0, [channels], all alike if the filter has one scale; shifts are real, [channels].
 
-    The filter's scales are multiplied, and the bias follows: its integers stay, but for the shift in units of input
-    scale * new filter scale. Weights keep their bytes. A layer without a bias gets one.
-
-    Returns bool [channels]: False for a channel that stays as it is, since its new scale is no normal float32, or its
-    sums might exceed int32. Channels of a filter with one scale stay together.
+    The filter's scales are multiplied; the bias, which a layer without one gets, changes by the shift in units of input
+    scale * new filter scale alone. Weights keep their bytes. Returns bool [channels], False for a channel (of a filter
+    with one scale: for all) that stays, since its new scale is no normal float32, or its sums might exceed int32.
     """
     data, weights = layer.inputs[0], layer.inputs[1]
     assert data is not None and data.quantization is not None

@@ -18,19 +18,15 @@ from .passes.batch import rewrite_batch
 
 
 def extract_segment(model: Model, number: int, batch: int | None = None) -> Model:
-    """Returns a segment as a model of one subgraph, for runtimes that only run the first one.
+    """Returns a segment as a model of one subgraph, for runtimes that only run the first one: its tensors, operators,
+    signatures and constants, without metadata and unused buffers.
 
     Args:
         model: a ZO model (or any other: its subgraph); it is not changed.
         number: number of the segment, from 0 on.
         batch: samples per invoke; None: the model's own.
 
-    Returns:
-        A model with the tensors, operators, signatures and constants of that segment, without metadata and unused
-        buffers.
-
-    Raises:
-        ConversionError: the model has no such segment, or an operator ties it to its batch size.
+    Raises ConversionError if the model has no such segment, or an operator ties it to its batch size.
     """
     if not 0 <= number < len(model.subgraphs):
         raise ConversionError(f"there is no segment {number}; the model has {len(model.subgraphs)}")

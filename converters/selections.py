@@ -25,7 +25,7 @@ class Last:
 
     def __post_init__(self) -> None:
         """Checks the range."""
-        object.__setattr__(self, "n", checked_integer(self.n, "n", 1, _MOST_LAYERS))
+        object.__setattr__(self, "n", checked_integer("n", self.n, 1, _MOST_LAYERS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ResidualBlocks:
 
     def __post_init__(self) -> None:
         """Checks the range."""
-        object.__setattr__(self, "n", checked_integer(self.n, "n", 1, _MOST_LAYERS))
+        object.__setattr__(self, "n", checked_integer("n", self.n, 1, _MOST_LAYERS))
 
     def __str__(self) -> str:
         return f"{self.n} blocks"
@@ -107,7 +107,7 @@ class Random(_Number):
     def __post_init__(self) -> None:
         """Checks the ranges."""
         super().__post_init__()
-        object.__setattr__(self, "seed", checked_integer(self.seed, "seed", 0, 2**32 - 1))
+        object.__setattr__(self, "seed", checked_integer("seed", self.seed, 0, 2**32 - 1))
 
     def select(self, values: npt.NDArray[np.int8], stream: int) -> npt.NDArray[np.bool_]:
         """Returns the weights that are trained, bool [weights], of a filter's flat int8 weights; `stream`, 0..65535, is
@@ -128,7 +128,7 @@ class Threshold:
 
     def __post_init__(self) -> None:
         """Checks the range."""
-        object.__setattr__(self, "lsb", checked_integer(self.lsb, "lsb", 1, 127))
+        object.__setattr__(self, "lsb", checked_integer("lsb", self.lsb, 1, 127))
 
     def select(self, values: npt.NDArray[np.int8], stream: int) -> npt.NDArray[np.bool_]:
         """Returns the choice among a filter's weights; see `Random.select`."""

@@ -252,7 +252,7 @@ class InjectSettings:
 
     def _take(self, name: str, low: int, high: int) -> None:
         if (value := getattr(self, name)) is not None:
-            object.__setattr__(self, name, checked_integer(value, name, low, high))
+            object.__setattr__(self, name, checked_integer(name, value, low, high))
 
     def _check_effects(self) -> None:
         """Raises ConversionError where a setting would change nothing."""

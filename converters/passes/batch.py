@@ -358,7 +358,7 @@ def set_batch(model: Model, batch: int) -> Model:
         ConversionError: ``batch`` is no positive integer, the model has another batch size or several subgraphs, is a
             ZO model (inject it with the batch size instead), or has an operator that moves or merges the batch axis.
     """
-    batch = checked_integer(batch, "batch", 1, MOST_SAMPLES)
+    batch = checked_integer("batch", batch, 1, MOST_SAMPLES)
     if model.find_metadata(METADATA_NAME) is not None:
         raise ConversionError("the batch size of a ZO model is fixed; inject the original with another one")
     result = model.copy()

@@ -7,19 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from .failures import note
-from .options import argument, optional
+from .options import argument, option, optional
 
 if TYPE_CHECKING:
     from ..link import Hello, Link
 
 Port = Annotated[str, argument("PORT", "A serial port or a URL of pyserial's.")]
-Baud = Annotated[int, typer.Option(min=1, help="Bit rate of a serial port.", rich_help_panel="Line")]
-Timeout = Annotated[
-    float, typer.Option(min=0.1, help="Largest time without an answer, seconds.", rich_help_panel="Line")
-]
+Baud = Annotated[int, option("Bit rate of a serial port.", "Line", min=1)]
+Timeout = Annotated[float, option("Largest time without an answer, seconds.", "Line", min=0.1)]
 DeviceModel = Annotated[Path | None, optional("MODEL", "ZO model of the device.", "Data", "--model")]
 
 

@@ -35,13 +35,18 @@ def argument(metavar: str, text: str) -> Any:
     return typer.Argument(metavar=metavar, help=text, show_default=False)
 
 
-def optional(metavar: str | None, text: str, panel: str, /, *names: str, **more: Any) -> Any:
-    """Returns an option without a default value, which its text describes, in a panel of the help. `metavar` is the
-    name of the value; None: the value's type. `names` are those of the option; none: its parameter's. `more` are other
-    arguments of `typer.Option`, such as the result of `choice`.
+def option(text: str, panel: str | None, /, *names: str, **more: Any) -> Any:
+    """Returns an option with a text for the help, in a panel of it. `names` are those of the option; none: its
+    parameter's. `more` are other arguments of `typer.Option`, such as the result of `choice`.
     """
-    given = {"metavar": metavar, **more}
-    return typer.Option(*names, help=text, show_default=False, rich_help_panel=panel, **given)
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+def optional(metavar: str | None, text: str, panel: str | None, /, *names: str, **more: Any) -> Any:
+    """Returns an `option` without a default value, which its text describes. `metavar` is the name of the value; None:
+    the value's type.
+    """
+    return option(text, panel, *names, show_default=False, **{"metavar": metavar, **more})
 
 
 ModelFile = Annotated[Path, argument("MODEL", "A .tflite file.")]
@@ -76,19 +81,12 @@ ExportBatch = Annotated[
     optional(None, "Samples per invoke of the plain model (default: as train exports it).", "Output", "--batch"),
 ]
 ReRange = Annotated[
-    bool,
-    typer.Option(
-        "--re-range", help="Give the filters new scales, from the range of their weights.", rich_help_panel="Output"
-    ),
+    bool, option("Give the filters new scales, from the range of their weights.", "Output", "--re-range")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace existing files.", rich_help_panel="Output")]
-Json = Annotated[bool, typer.Option("--json", help="Print only the result, as JSON.", rich_help_panel="Output")]
-RuntimeName = Annotated[
-    str, typer.Option("--runtime", help="Runtime that runs the model.", rich_help_panel="Run", **choice(RUNTIMES))
-]
-Threads = Annotated[
-    int, typer.Option(min=1, metavar="N", help="Number of threads. Does not affect results.", rich_help_panel="Run")
-]
+Force = Annotated[bool, option("Replace existing files.", "Output", "--force")]
+Json = Annotated[bool, option("Print only the result, as JSON.", "Output", "--json")]
+RuntimeName = Annotated[str, option("Runtime that runs the model.", "Run", "--runtime", **choice(RUNTIMES))]
+Threads = Annotated[int, option("Number of threads. Does not affect results.", "Run", min=1, metavar="N")]
 WorkerCount = Annotated[
     int | None,
     optional("N", "Workers for weight perturbation, in the Ray cluster of RAY_ADDRESS.", "Run", "--workers", min=1),

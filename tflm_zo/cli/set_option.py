@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, cast
 
-import typer
-
 from ..adaptation import Changes
 from ..converters import Model, ZoMetadata, read_metadata
 from ..converters.selections import Random, Sparse, Threshold, TopK
@@ -17,18 +15,18 @@ from ..training.plan import plan_tasks
 from ..training.setting_texts import TASKS, changed, parse_layers, parse_number, parse_set, resolve, without_effect
 from .failures import note
 from .option_names import OF_INJECT
+from .options import optional
 
 ALGORITHM_HELP: Final = f"{', '.join(ALGORITHMS)}; `tflm-zo algorithms` describes them"
 
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Setting of the algorithm; repeatable. `tflm-zo algorithms NAME` lists them: queries=4, "
+    optional(
+        "NAME=VALUE",
+        "Setting of the algorithm; repeatable. `tflm-zo algorithms NAME` lists them: queries=4, "
         "schedule=cosine, exact.last=block.",
-        show_default=False,
-        rich_help_panel="Algorithm",
+        "Algorithm",
+        "--set",
     ),
 ]
 

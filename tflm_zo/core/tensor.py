@@ -98,11 +98,9 @@ def replay(
     """Applies recorded steps in one pass over the weights, whose values are within ±limit, and fractions, in place. The
     result equals ``zo_update_s8`` for each step. Returns the number of clamped weights, added up over the steps.
 
-    Steps are pairs (seed, coefficient) of each step, with equal numbers; or an array [steps, queries] of
-    `QUERY_DTYPE`. `make_tensor` describes the other arguments.
-
-    Raises:
-        NativeError: an argument, a distribution, a number of queries or a coefficient is out of range; see the status.
+    Steps are pairs (seed, coefficient) of each step, with equal numbers; or an array [steps, queries] of `QUERY_DTYPE`.
+    `make_tensor` describes the other arguments. Raises NativeError if an argument, a distribution, a number of queries
+    or a coefficient is out of range; see the status.
     """
     tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
     table, queries, count = step_pairs(steps)

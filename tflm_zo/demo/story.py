@@ -139,11 +139,11 @@ def run_demo(
     callbacks: tuple[Callback, ...] = (),
     exact: bool = True,
 ) -> DemoResult:
-    """Runs the demo: pre-trains in Keras, converts, adapts by forward passes, exports, replays and repeats in
-    TFLM. It uses node perturbation and, for comparison, exact gradients and weight perturbation.
+    """Runs the demo: pre-trains in Keras, converts, adapts by forward passes, exports, replays and repeats in TFLM. It
+    uses node perturbation and, for comparison, exact gradients and weight perturbation.
 
     Args:
-        output: folder for the files; it is created if needed. Files of an earlier demo are replaced.
+        output: folder for the files, which replace those of an earlier demo; it is created if needed.
         dataset: name of the data set, one of `SCENARIOS`.
         seed: seed of pre-training and adaptation.
         budget: budget of each adaptation, forward equivalents; None: the scenario's.
@@ -151,9 +151,7 @@ def run_demo(
         callbacks: callbacks of the adaptations.
         exact: True to repeat the runs in TFLM.
 
-    Raises:
-        ValueError: no data set has that name; the message lists them.
-        KeyboardInterrupt: Ctrl-C ended the demo.
+    Raises ValueError if no data set has that name; KeyboardInterrupt, by Ctrl-C, ends the demo.
     """
     if dataset not in SCENARIOS:
         raise ValueError(f"no dataset {dataset!r}; there are {', '.join(SCENARIOS)}")

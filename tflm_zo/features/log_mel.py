@@ -77,17 +77,11 @@ def log_mel(
 def mel_filters(
     *, sample_rate: int, fft_size: int, n_mels: int, low_hz: float, high_hz: float | None = None
 ) -> NDArray[np.float64]:
-    """Triangles of height 1, evenly spaced on the mel scale, m = 2595 log10(1 + f / 700 Hz).
+    """Returns triangles of height 1, evenly spaced on the mel scale, m = 2595 log10(1 + f / 700 Hz), each from the peak
+    of the one before: [fft_size // 2 + 1, n_mels], to multiply power spectra with from the right.
 
-    Each triangle begins at the peak of the one before. `fft_size` is the number of points of the FFT; for the other
-    arguments see `log_mel`.
-
-    Returns:
-        [fft_size // 2 + 1, n_mels], to multiply power spectra with from the right.
-
-    Raises:
-        ValueError: the edges are not 0 <= low < high <= half of the sample rate, or the FFT cannot tell that
-            many bands apart.
+    `fft_size` is the number of points of the FFT; for the other arguments see `log_mel`. Raises ValueError if the edges
+    are not 0 <= low < high <= half of the sample rate, or the FFT cannot tell that many bands apart.
     """
     high = sample_rate / 2 if high_hz is None else high_hz
     if not 0 <= low_hz < high <= sample_rate / 2:

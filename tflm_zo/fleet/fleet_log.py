@@ -95,16 +95,12 @@ class FleetLog(RecordedPosition):
         return self._decide([*whole.differences.tolist(), whole.loss], whole.samples)
 
     def decide_mean(self, mean: NDArray[np.float64], samples: int) -> bytes:
-        """Computes the next step from an aggregator's result. Returns its record. The exact integer sum is recovered
-        from a mean by rounding, so the step equals that of one run on all samples.
+        """Computes the next step from an aggregator's result, and returns its record. `mean`, of so many samples, has a
+        difference for each query and, at the end, the loss, nats, float64 [queries + 1]. The exact integer sum is
+        recovered from it by rounding, so the step equals that of one run on all samples.
 
-        Args:
-            mean: a difference for each query and, at the end, the loss, nats, float64 [queries + 1].
-            samples: number of samples of the mean.
-
-        Raises:
-            FleetError: `mean` has another shape or is not finite. Nothing has changed.
-            OSError: the record cannot be written; the step is not complete.
+        Raises FleetError if `mean` has another shape or is not finite (nothing has changed), OSError if the record
+        cannot be written (the step is not complete).
         """
         values = np.asarray(mean, np.float64)
         if values.shape != (self.settings.queries + 1,) or not np.isfinite(values).all():

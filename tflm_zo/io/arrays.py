@@ -98,16 +98,13 @@ def read_labels(source: Any) -> Any:
 def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
     """Returns the samples of every input of a model, [samples, ...] each, in the shapes of the inputs.
 
-    Args:
-        source: an array or list of samples for a model with one input; a list or tuple of them for several
-            inputs; a dictionary or the path of an ``.npz`` file with arrays named like the inputs, or ``x``
-            (for several inputs ``x0``, ``x1``, …), and ``y`` for labels; or the path of an ``.npy`` file with
-            the samples of a single input.
-        shapes: shape of one sample by the input's name. Dimensions of size 1 may be missing or added.
+    `source` is an array or list of samples for a model with one input; a list or tuple of them for several inputs; a
+    dictionary or the path of an ``.npz`` file with arrays named like the inputs, or ``x`` (for several inputs ``x0``,
+    ``x1``, …), and ``y`` for labels; or the path of an ``.npy`` file with the samples of a single input. `shapes` are
+    those of one sample by the input's name; dimensions of size 1 may be missing or added.
 
-    Raises:
-        DataError: the file cannot be read; an array is missing, has no numbers, is empty or not finite, or has another
-            shape or number of samples than expected. The caller puts the file's name before the message, see `naming`.
+    Raises DataError if the file cannot be read, or an array is missing, has no numbers, is empty or not finite, or has
+    another shape or number of samples than expected. The caller puts the file's name before the message, see `naming`.
     """
     names, y = list(shapes), None
     there: tuple[str, ...] = ()

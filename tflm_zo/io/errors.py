@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 Shown = Callable[[str, object, bool], str]
 """A function that writes a setting: its name, a value that it should have or `...`, and True if it is `inject`'s."""
 
@@ -61,6 +63,13 @@ class SettingsError(OneLineError):
     def __reduce__(self) -> tuple[Any, ...]:
         again = partial(type(self), self.setting, self.problem, self.got, self.fix, give=self.give, inject=self.inject)
         return again, ()
+
+
+def check_integer(name: str, value: Any, low: int, high: int, error: type[SettingsError] = SettingsError) -> int:
+    """Returns a setting, an integer of Python or NumPy in low..high, as an `int`; raises `error` for another."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not low <= value <= high:
+        raise error(name, f"be an integer in {low}..{high}", value)
+    return int(value)
 
 
 class ExistsError(FileExistsError):

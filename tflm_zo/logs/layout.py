@@ -200,14 +200,10 @@ def _sizes(data: bytes) -> Iterator[int]:
 
 
 class LiveLog:
-    """A log of either kind with a complete header, and its records so far.
-
-    Args:
-        header: the complete header.
-        name: name of the log in errors.
+    """A log of either kind with a complete header, and its records so far. `name` is that of the log in errors. Raises
+    LogError if the header is damaged, or of another version.
 
     Attributes:
-        header: the complete header.
         unit: programming unit in bytes; all offsets and sizes include the padding.
         fingerprint: fingerprint of the base model, or of it and the weights at the beginning of the run, 16 bytes.
         begin: offset of the first record, after the header and, in a snapshot log, the slots.
@@ -216,9 +212,6 @@ class LiveLog:
         steps: number of steps of the whole run.
         repeated: largest number of steps that the run repeats, and writes again, after a power failure.
         tasks: tasks of a layer-wise run; none for weight perturbation.
-
-    Raises:
-        LogError: the header is damaged, or of another version.
     """
 
     #: Bytes that say how long the header is.

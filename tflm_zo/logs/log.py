@@ -100,17 +100,13 @@ class Log:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, layerwise: bool | None = None) -> Log:
-        """Reads a log up to its last complete record.
-
-        Args:
-            path: path of the log.
-            layerwise: True to accept only logs of layer-wise runs, False to accept only those of weight
-                perturbation; None accepts both.
+        """Reads a log of either kind up to its last complete record; `layerwise` True accepts only logs of layer-wise
+        runs, False only those of weight perturbation.
 
         Raises:
             IncompleteHeaderError: the file ends before its first record.
-            LogError: the file is no log of this kind, an older version wrote it, or its header is damaged or
-                has invalid settings.
+            LogError: the file is no log of this kind, an older version wrote it, or its header is damaged or has
+                invalid settings.
             OSError: the file cannot be read.
         """
         parts = list(cls.parts(path, layerwise=layerwise))

@@ -92,10 +92,8 @@ def read_run(path: Path, given: Sequence[ZoFile]) -> RecordedRun:
     """Reads a run from its log, and replays it up to its final weights. One of the `given` ZO models belongs to the
     log; without any, the model is read from the log's path with the ending .zo.tflite.
 
-    Raises:
-        IncompleteHeaderError: the log ends before its first step.
-        LogError: the file is no log, or its model is missing.
-        OSError: the log or its model cannot be read.
+    Raises IncompleteHeaderError if the log ends before its first step, another LogError if the file is no log, or its
+    model is missing, and OSError if one cannot be read.
     """
     log = Log.read(path)
     zo = _model_of(path, log.fingerprint, given)

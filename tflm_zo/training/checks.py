@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..io.errors import SettingsError
+from ..io.errors import SettingsError, check_integer
 
 __all__ = ["SettingsError", "check_choice", "check_integer", "check_number", "needs_injection"]
 
@@ -16,14 +16,6 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raises SettingsError unless a setting is one of its choices."""
     if value not in choices:
         raise SettingsError(name, f"be one of {', '.join(choices)}", value)
-
-
-def check_integer(name: str, value: object, low: int, high: int) -> int:
-    """Returns a setting, an integer of Python or NumPy in low..high, as an `int`; raises SettingsError for another."""
-    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not integer or not low <= int(value) <= high:  # type: ignore[call-overload]
-        raise SettingsError(name, f"be an integer in {low}..{high}", value)
-    return int(value)  # type: ignore[call-overload, no-any-return]
 
 
 def check_number(name: str, value: object, lower: float, upper: float) -> float:

@@ -1,23 +1,12 @@
-r"""The commands: one file each, found by its name.
+r"""The commands: one file each, found by its name (an underscore becomes a dash).
 
-To add a command ``frobnicate``, add ``frobnicate.py`` (an underscore becomes a dash) with
+A file has ``EXAMPLE``, a command line that ``--help`` shows, and a function of its name, whose docstring is the help
+and whose parameters are typer's; ``export.py`` is a short one. It checks its outputs with
+``output_file.check_output`` before the work, and writes models and other files with ``output_file.write_output``.
+``results.write_report`` writes a result as JSON, and ``results.show`` prints it. Slow modules are imported in the
+function.
 
-* ``EXAMPLE``, a command line, which ``--help`` shows;
-* a function of the name of the file, whose docstring is the help and whose parameters are typer's:
-
-    EXAMPLE = "tflm-zo frobnicate model.tflite -o report.json"
-
-    def frobnicate(
-        model: ModelFile, output: OutputReport = None, force: Force = False, as_json: Json = False
-    ) -> None:
-        \"\"\"What it does, one line.\"\"\"
-        check_output(output, force=force)                   # before the work
-        result = {"model": str(model)}                      # what --json prints
-        write_report(output, result, force=force)
-        show(result, as_json=as_json, render=lambda console: console.print(...))
-
-Bad input raises ValueError, OSError or an error of the package. ``failures`` prints one line and exits with
-code 1. Warnings are ``warnings.warn(…)`` (a UserWarning) or ``failures.warn``. Models and other
-files are written with ``output_file.write_output``. Import slow modules in the function. ``app`` has the
-order of the commands in ``--help``; tests/cli/test_app.py tests their common behaviour.
+Bad input raises ValueError, OSError or an error of the package. ``failures`` prints one line and exits with code 1.
+Warnings are ``warnings.warn(…)`` (a UserWarning) or ``failures.warn``. ``app`` has the order of the commands in
+``--help``; tests/cli/test_app.py tests their common behaviour.
 """

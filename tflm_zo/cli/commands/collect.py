@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ...converters import load_model, read_metadata
 from ...io.files import claim_name
 from ...logs.layout import LiveLog
 from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
-from ..options import Force, Json, optional
+from ..options import Force, Json, option, optional
 from ..output_file import check_output
 from ..results import counting_bar, show
 
@@ -30,10 +28,7 @@ def collect(
             "--output",
         ),
     ],
-    follow: Annotated[
-        bool,
-        typer.Option("--follow", help="Show losses as they arrive, until the end of the run.", rich_help_panel="Run"),
-    ] = False,
+    follow: Annotated[bool, option("Show losses as they arrive, until the end of the run.", "Run", "--follow")] = False,
     model: DeviceModel = None,
     baud: Baud = 115200,
     timeout: Timeout = 10.0,

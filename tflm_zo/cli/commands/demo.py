@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from ...training import ProgressBar
-from ..options import Force, Json, optional
+from ..options import Force, Json, option, optional
 from ..results import show
 
 EXAMPLE = "tflm-zo demo --dataset digits"
@@ -19,16 +19,16 @@ EXAMPLE = "tflm-zo demo --dataset digits"
 def demo(
     dataset: Annotated[
         str,
-        typer.Option(
-            help="Data set: digits; mnist, from the folder TFLM_ZO_DATA or Keras' loader; "
+        option(
+            "Data set: digits; mnist, from the folder TFLM_ZO_DATA or Keras' loader; "
             "or fsdd, spoken digits, from TFLM_ZO_DATA.",
-            rich_help_panel="Data",
+            "Data",
         ),
     ] = "digits",
     output: Annotated[
         Path, typer.Option("-o", "--output", metavar="FOLDER", help="Output folder.", rich_help_panel="Output")
     ] = Path("demo_output"),
-    seed: Annotated[int, typer.Option(help="Seed of pre-training and adaptation.", rich_help_panel="Run")] = 0,
+    seed: Annotated[int, option("Seed of pre-training and adaptation.", "Run")] = 0,
     budget: Annotated[
         int | None, optional(None, "Forward equivalents of each adaptation (default: the data set's).", "Run", min=1)
     ] = None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..device_options import Baud, DeviceModel, Port, Timeout, connect, of_line, say_line
-from ..options import Json, argument
+from ..options import Json, argument, option
 from ..results import counting_bar, show
 
 EXAMPLE = "tflm-zo deploy /dev/ttyUSB0 trained.tflite --model trained.zo.tflite"
@@ -20,9 +20,7 @@ def deploy(
         Path | None, argument("[FILE]", "A log, a trained plain model, or weights that a device has exported.")
     ] = None,
     model: DeviceModel = None,
-    revert: Annotated[
-        bool, typer.Option("--revert", help="Restore the previous run of the device.", rich_help_panel="Run")
-    ] = False,
+    revert: Annotated[bool, option("Restore the previous run of the device.", "Run", "--revert")] = False,
     baud: Baud = 115200,
     timeout: Timeout = 10.0,
     as_json: Json = False,

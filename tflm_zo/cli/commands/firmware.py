@@ -27,7 +27,7 @@ from ...training.injection import is_zo
 from ...training.length import check_length, planned_steps, usual_epochs
 from ...training.setting_texts import MEASURED_RATE, run_of
 from ..failures import note
-from ..options import BoardName, Epochs, ForwardOnly, Json, Ram, Steps, argument, choice, optional, parse_bytes
+from ..options import BoardName, Epochs, ForwardOnly, Json, Ram, Steps, argument, choice, option, optional, parse_bytes
 from ..output_file import check_outputs, write_output
 from ..results import show
 from ..set_option import SetOption, parse_injection, run_options, split_set
@@ -52,9 +52,7 @@ def firmware(
         ),
     ],
     output: Annotated[Path, optional("FOLDER", "Output folder of the sources.", "Output", "-o", "--output")],
-    platform: Annotated[
-        str, typer.Option(help="Build system of the folder.", rich_help_panel="Output", **choice(PLATFORMS))
-    ] = "cmake",
+    platform: Annotated[str, option("Build system of the folder.", "Output", **choice(PLATFORMS))] = "cmake",
     data: Annotated[
         Path | None,
         optional(
@@ -94,10 +92,10 @@ def firmware(
     ] = None,
     force: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Replace a folder of generated firmware. Your own files and your changes of the example are kept.",
+            "Output",
             "--force",
-            help="Replace a folder of generated firmware. Your own files and your changes of the example are kept.",
-            rich_help_panel="Output",
         ),
     ] = False,
     as_json: Json = False,

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from ..device_options import Baud
-from ..options import Json, argument, optional
+from ..options import Json, argument, option, optional
 from ..results import show
 
 if TYPE_CHECKING:
@@ -43,16 +43,9 @@ def gateway(
         optional("HOST:PORT", "Flower SuperLink of the fleet. Without it, the gateway only checks the devices.", "Run"),
     ] = None,
     log: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE",
-            help="File of the run's records, for devices that lack them. Keep it.",
-            rich_help_panel="Run",
-        ),
+        Path, option("File of the run's records, for devices that lack them. Keep it.", "Run", metavar="FILE")
     ] = Path("gateway.zolog"),
-    deadline: Annotated[
-        float, typer.Option(min=0.1, help="Time limit of the devices for a step, seconds.", rich_help_panel="Run")
-    ] = 60.0,
+    deadline: Annotated[float, option("Time limit of the devices for a step, seconds.", "Run", min=0.1)] = 60.0,
     baud: Baud = 115200,
     as_json: Json = False,
 ) -> None:

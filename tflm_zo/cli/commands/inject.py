@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
@@ -22,7 +21,7 @@ from ...training.algorithms import DEFAULT
 from ...training.costs import SampleCosts
 from ...training.plan import node_layer, plan_tasks
 from ...training.setting_texts import parse_tail
-from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice, optional
+from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice, option, optional
 from ..output_file import check_output, write_output
 from ..results import show
 from ..set_option import ALGORITHM_HELP, parse_loss_output, parse_selection, parse_sparse, say_loss_output, split_names
@@ -37,10 +36,7 @@ def inject(
     model: ModelFile,
     output: OutputModel,
     algorithm: Annotated[
-        str,
-        typer.Option(
-            **choice(ALGORITHMS, listed=False), help=f"Training algorithm: {ALGORITHM_HELP}.", rich_help_panel=_RUN
-        ),
+        str, option(f"Training algorithm: {ALGORITHM_HELP}.", _RUN, **choice(ALGORITHMS, listed=False))
     ] = DEFAULT,
     nodes: Annotated[
         list[str] | None,
@@ -90,17 +86,12 @@ def inject(
         int | None, optional(None, "Bits of a weight: 16 (with a fraction byte) or 8 (default: 16).", _MEMORY)
     ] = None,
     max_queries: Annotated[int | None, optional(None, "Seeds in one update (default: 8).", _MEMORY)] = None,
-    batch: Annotated[int, typer.Option(help="Samples per invoke.", rich_help_panel=_RUN)] = 1,
+    batch: Annotated[int, option("Samples per invoke.", _RUN)] = 1,
     signature: Annotated[
         str | None, optional("NAME", "Signature or subgraph to train, of a model with several.", _LAYERS)
     ] = None,
     loss: Annotated[
-        str,
-        typer.Option(
-            help=f"Loss that training minimizes: {', '.join(_LOSSES)}.",
-            rich_help_panel=_DATA,
-            **choice(_LOSSES, listed=False),
-        ),
+        str, option(f"Loss that training minimizes: {', '.join(_LOSSES)}.", _DATA, **choice(_LOSSES, listed=False))
     ] = "auto",
     loss_output: LossOutput = None,
     cut: Annotated[
@@ -136,7 +127,7 @@ def inject(
             _LAYERS,
         ),
     ] = None,
-    sparse_seed: Annotated[int, typer.Option(help="Seed of --sparse random.", rich_help_panel=_LAYERS)] = 0,
+    sparse_seed: Annotated[int, option("Seed of --sparse random.", _LAYERS)] = 0,
     int16: Annotated[
         list[str] | None,
         optional(

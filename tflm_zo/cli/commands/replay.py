@@ -7,14 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ...converters import export_model, load_model
 from ...core import PERCENTILE_MAX, Measurement
 from ...io.errors import SettingsError
 from ...logs import Log, replay_log
 from ..failures import warn
-from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile, argument
+from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile, argument, optional
 from ..output_file import check_outputs, write_output
 from ..results import show
 
@@ -27,10 +25,10 @@ def replay(
     output: OutputModel,
     steps: Annotated[
         int | None,
-        typer.Option(
-            help="Number of the run's steps to replay (default: up to the best measured state, which train keeps, "
-            "or all).",
-            show_default=False,
+        optional(
+            None,
+            "Number of the run's steps to replay (default: up to the best measured state, which train keeps, or all).",
+            None,
         ),
     ] = None,
     batch: ExportBatch = None,

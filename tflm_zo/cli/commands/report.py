@@ -20,21 +20,16 @@ def report(
     output: Annotated[Path, optional("FILE", "Output file of the page.", "Output", "-o", "--output")],
     model: Annotated[
         list[Path] | None,
-        typer.Option(
+        optional(
+            "FILE",
+            "ZO model of a log; repeatable, in any order (default: beside each log, RUN.zo.tflite for RUN.zolog).",
+            None,
             "--model",
-            metavar="FILE",
-            help="ZO model of a log; repeatable, in any order (default: beside each log, RUN.zo.tflite for RUN.zolog).",
-            show_default=False,
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            "--data",
-            metavar="FILE",
-            help="An .npz file with x and y, to evaluate the model before and after.",
-            show_default=False,
-        ),
+        optional("FILE", "An .npz file with x and y, to evaluate the model before and after.", None, "--data"),
     ] = None,
     landscape: Annotated[
         bool,

@@ -31,6 +31,7 @@ from ..options import (
     Threads,
     WorkerCount,
     choice,
+    option,
     optional,
     parse_bytes,
 )
@@ -55,21 +56,14 @@ def train(
     worker_count: WorkerCount = None,
     epochs: Epochs = None,
     steps: Steps = None,
-    budget: Annotated[
-        float | None,
-        optional("N", "Largest cost of the run, in forward equivalents.", _RUN),
-    ] = None,
+    budget: Annotated[float | None, optional("N", "Largest cost of the run, in forward equivalents.", _RUN)] = None,
     keep: Annotated[
         str,
-        typer.Option(
-            help="Weights of the output: the best on --validation or held-out samples, or the last.",
-            rich_help_panel=_RUN,
-            **choice(KEEPS),
+        option(
+            "Weights of the output: the best on --validation or held-out samples, or the last.", _RUN, **choice(KEEPS)
         ),
     ] = "best",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Resume the run of the log, if it exists.", rich_help_panel=_RUN)
-    ] = False,
+    resume: Annotated[bool, option("Resume the run of the log, if it exists.", _RUN, "--resume")] = False,
     algorithm: Annotated[
         str | None,
         optional(
@@ -81,8 +75,7 @@ def train(
         ),
     ] = None,
     batch_size: Annotated[
-        int | None,
-        optional(None, "Samples of a minibatch (default: exact 1, node 8, weight 64).", _ALGORITHM),
+        int | None, optional(None, "Samples of a minibatch (default: exact 1, node 8, weight 64).", _ALGORITHM)
     ] = None,
     learning_rate: Annotated[
         float | None,
