@@ -41,10 +41,8 @@ _KERAS_FILE: Final = b"config.json"
 def load_model(source: Model | str | os.PathLike[str] | bytes | bytearray | memoryview) -> Model:
     """Reads a .tflite model from a path or bytes; a `Model` is returned unchanged.
 
-    Raises:
-        ConversionError: the file is no .tflite model, is damaged or truncated, is of a newer schema, or keeps data
-            outside the flatbuffer. The message begins with the path, if there is one.
-        OSError: the file cannot be read.
+    Raises ConversionError if the file is no .tflite model, is damaged or truncated, is of a newer schema, or keeps data
+    outside the flatbuffer (the message begins with the path, if there is one); OSError if it cannot be read.
     """
     if isinstance(source, Model):
         return source

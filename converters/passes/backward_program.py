@@ -85,10 +85,9 @@ def _windows(whole: Sequence[int], parts: _Parts) -> list[tuple[dict[str, int], 
 
 class ProgramBuilder:
     """Builds the program that leads errors back from `logits`, the input of a softmax loss, to the outputs of `layers`,
-    in execution order; errors pass through no other layer. `geometries` are their fields of ``zo_node_layer``.
-
-    It passes the graph's operators from the last one back; each tensor's errors are a field once all operators that
-    read the tensor have been passed.
+    in execution order; errors pass through no other layer. `geometries` are their fields of ``zo_node_layer``. It
+    passes the operators from the last one back; each tensor's errors are a field once all that read it have been
+    passed.
     """
 
     def __init__(

@@ -27,14 +27,13 @@ class _Cut:
 
 
 def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Replaces the subgraph by one subgraph per segment and fills ``plan.segments``.
+    """Replaces the subgraph by one subgraph per segment and fills ``plan.segments``; without cuts it stays the object
+    it was.
 
     A segment computes one tensor for the next one, its boundary, and may read boundaries that entered earlier segments,
-    too: a shortcut around a residual block crosses the cuts in it. Every tensor that crosses a cut without being named
-    as one becomes a cut itself, so that it is the boundary of some segment.
-
-    Without cuts the subgraph stays the object it was. Otherwise each segment gets tensors of its own that share the
-    buffers, so no constant is stored twice; signatures, which span segments, are dropped.
+    too: a shortcut around a residual block crosses the cuts in it. Every tensor that crosses a cut becomes a cut
+    itself, so that it is the boundary of some segment. Segments have tensors of their own that share the buffers, so no
+    constant is stored twice; signatures, which span segments, are dropped.
     """
     graph = model.subgraphs[0]
     if plan.cuts:
@@ -53,12 +52,9 @@ def cut_segments(model: Model, settings: InjectSettings, plan: Plan) -> None:
 
 
 def possible_cuts(model: Model, loss_output: int | str | None = None) -> list[str]:
-    """Returns the names of the tensors at which a plain model can be cut, in execution order, in any combination.
-
-    The loss of `loss_output`, as in ``InjectSettings``, must be computable behind every cut.
-
-    Raises:
-        ConversionError: the model has several subgraphs or no outputs, or its operators are out of order.
+    """Returns the names of the tensors at which a plain model can be cut, in execution order, in any combination: the
+    loss of `loss_output`, as in ``InjectSettings``, must be computable behind every cut. Raises ConversionError if the
+    model has several subgraphs or no outputs, or its operators are out of order.
     """
     graph = model.only_graph
     if not graph.outputs:

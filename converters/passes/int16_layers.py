@@ -28,10 +28,9 @@ _LARGEST_DEPTH: Final = 65536
 
 
 def make_int16_layers(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Replaces the layers of ``settings.int16`` by TFLM_ZO_FULLY_CONNECTED_16, which reads the fractions too.
-
-    Filters have their variables and final scales by now. The builtin options stay those of the FULLY_CONNECTED, for
-    ``restore_layer``; no runtime reads the builtin options of a custom operator.
+    """Replaces the layers of ``settings.int16`` by TFLM_ZO_FULLY_CONNECTED_16, which reads the fractions too. Filters
+    have their variables and final scales by now. The builtin options, which no runtime reads of a custom operator, stay
+    those of the FULLY_CONNECTED, for ``restore_layer``.
     """
     filters = [t for t in plan.trainable if not t.is_bias]
     for trainable in _chosen(settings, filters, plan):

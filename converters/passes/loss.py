@@ -34,10 +34,9 @@ _SQUASHING: Final = {
 
 
 def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Fills ``plan.loss`` unless the settings want no loss.
-
-    Cross-entropies read the logits: the walk goes back from the output over QUANTIZE, DEQUANTIZE and a SOFTMAX (whose
-    beta goes into the scale), LOG_SOFTMAX or LOGISTIC. The mean squared error reads the output itself as int8.
+    """Fills ``plan.loss`` unless the settings want no loss. Cross-entropies read the logits: the walk goes back from
+    the output over QUANTIZE, DEQUANTIZE and a SOFTMAX (whose beta goes into the scale), LOG_SOFTMAX or LOGISTIC. The
+    mean squared error reads the output itself as int8.
     """
     if settings.loss == "none":
         return

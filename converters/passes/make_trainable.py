@@ -69,11 +69,9 @@ def _given(trainable: Trainable, mask: npt.NDArray[Any]) -> npt.NDArray[np.bool_
 
 def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Replaces each trainable filter or bias by a variable tensor, with name, shape, quantization and place of the
-    constant, and no data (runtimes refuse, or silently misuse, data of a variable).
-
-    The initial weights of a segment lie one after the other in one constant, ``zo_initial``, and so do the fractions of
-    the 16-bit update in one variable, ``zo_fraction``: every tensor costs TFLM's arena a struct. Adds
-    ``<name>/zo_multiplier`` on request.
+    constant, and no data (runtimes refuse, or silently misuse, data of a variable). The initial weights of a segment
+    lie one after the other in one constant, ``zo_initial``, and so do the fractions of the 16-bit update in one
+    variable, ``zo_fraction``: every tensor costs TFLM's arena a struct. Adds ``<name>/zo_multiplier`` on request.
     """
     multipliers = _multipliers(settings, plan)
     filters_of = {t.layer: t.name for t in plan.trainable if not t.is_bias}

@@ -22,11 +22,10 @@ def rescale_bias(
     ratio: npt.NDArray[np.float64],
     changed: npt.NDArray[np.bool_],
 ) -> None:
-    """Requantizes an operator's bias, absent or constant, to input scale * filter scale, the kernels' unit.
-
-    A bias that other operators read as well is copied first. Values that int32 does not hold are clipped. ``ratio`` is
-    old filter scale / new filter scale, [channels]; ``scales`` are the new ones, [channels] or [1]; ``changed`` tells
-    the channels whose scale has changed.
+    """Requantizes an operator's bias, absent or constant, to input scale * filter scale, the kernels' unit; one that
+    other operators read as well is copied first. Values that int32 does not hold are clipped. ``ratio`` is old filter
+    scale / new filter scale, [channels]; ``scales`` are the new ones, [channels] or [1]; ``changed`` tells the changed
+    channels.
     """
     data, bias = op.input(0), op.input(2)
     if bias is None:
@@ -129,11 +128,10 @@ def _readers(graph: Subgraph, tensor: Tensor) -> list[Operator]:
 
 
 def reserve_headroom(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Requantizes trainable filters so that every weight is within +-(127 - headroom).
-
-    Where the largest |weight| of a channel (of the whole tensor, if it has one scale) exceeds that, the scale grows by
-    largest / (127 - headroom), and weights and bias are rounded anew from their real values. All other channels keep
-    every byte, as do filters that stay constants because biases alone are trained.
+    """Requantizes trainable filters so that every weight is within +-(127 - headroom). Where the largest |weight| of a
+    channel (or of a whole tensor with one scale) exceeds that, the scale grows by largest / (127 - headroom), and
+    weights and bias are rounded anew from their real values. All other channels keep every byte, as do filters that
+    stay constants.
     """
     if settings.headroom == 0 or settings.parameters == "biases":
         return

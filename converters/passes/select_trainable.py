@@ -19,11 +19,9 @@ UNREAD: Final = "does not feed what the loss reads"
 
 
 def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Fills ``plan.trainable`` and ``plan.blocks`` from ``settings.trainable`` and ``settings.blocks``.
-
-    Candidates are the constant int8 filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED on which the tensor that
-    the loss reads depends. Filters of heads for other outputs would walk at random; they go to ``plan.unread``. Layers
-    that read the same filter tensor stay tied: the filter is one trainable tensor.
+    """Fills ``plan.trainable`` and ``plan.blocks`` from ``settings.trainable`` and ``settings.blocks``. Candidates are
+    the constant int8 filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED on which the tensor that the loss reads
+    depends; the others, which would walk at random, go to ``plan.unread``. Layers that read the same filter stay tied.
     """
     if settings.trainable == "none":
         return

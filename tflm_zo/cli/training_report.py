@@ -109,7 +109,6 @@ def render(console: Console, result: dict[str, Any]) -> None:
 
 class ToldRun(Observer):
     """Tells people about a run on stderr, by notes and, while they wait, a bar or a line; writes its model.
-
     `loss_output` and `held_out` are the options of these names; `force` is True if the model may replace a file.
     """
 

@@ -29,9 +29,8 @@ from ..runtime.litert import exact_delegate
 
 
 def representative_samples(source: Any, inputs: Mapping[str, tuple[int, ...]]) -> tuple[list[Array], Array | None]:
-    """Returns a float32 array [samples, ...] for each input, and the labels of a file or dictionary.
-
-    ``inputs`` has the shapes of the inputs, [1, ...], by name.
+    """Returns a float32 array [samples, ...] for each input, and the labels of a file or dictionary; ``inputs`` has the
+    shapes of the inputs, [1, ...], by name.
     """
     shapes = {name: shape[1:] for name, shape in inputs.items()}
     whole = isinstance(source, str | os.PathLike | Mapping | np.ndarray) or (

@@ -100,11 +100,10 @@ def _variance(now: Array, trained: Array, epsilon: float) -> Array:
 
 def training_statistics(tf: Any, keras: Any, fixed: FixedModel, model: Model, data: list[Array]) -> Statistics | None:
     """Returns the channels' statistics on the training data, as far as batch norm keeps them; None if it has none of
-    the training data, or the layers of both models do not match.
-
-    Representative data are few, and may differ from the training data (another camera, another compression). So the
-    float model runs on them, [samples, ...] for each input, at least 2, with batch norms adjusted layer by layer to the
-    mean and deviation of each channel in training, and its outputs are expressed in the levels of the int8 model.
+    them, or the layers of both models do not match. Representative data are few, and may differ (another camera,
+    another compression). So the float model runs on them, [samples, ...] for each input, at least 2, with batch norms
+    adjusted layer by layer to the mean and deviation of each channel in training, and its outputs are expressed in the
+    levels of the int8 model.
     """
     layers = corrected_layers(model)
     remembering = remembering_layers(keras, fixed.source)

@@ -169,10 +169,9 @@ def _temporary(op: Operator) -> int:
 
 
 def _need(models: Sequence[Model], recorded: Sequence[dict[str, int]], kernels: _Kernels) -> int:
-    """Returns the least that `Network::Init` takes of an arena, without the directory.
-
-    The arena is used from both ends. Each segment adds its persistent memory to the tail. The head has the activations
-    of the largest segment, and notes while a segment is being prepared and planned. The largest sum of both decides.
+    """Returns the least that `Network::Init` takes of an arena, without the directory. Each segment adds its persistent
+    memory to the tail. The head has the activations of the largest segment, and notes while a segment is being prepared
+    and planned. The largest sum of both ends decides.
     """
     tail = _ALLOCATOR[1]
     head = most = 0

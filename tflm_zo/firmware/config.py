@@ -28,9 +28,8 @@ def config_source(
     **sizes: int,
 ) -> str:
     """Returns the text of ``zo_config.h`` for a ZO model with its metadata, the plan of its run, and the run's RAM.
-
-    `name` is an identifier, `model_name` the name as it was given, and `command` the command line for the first line.
-    `sizes` are further numbers of the template, by place.
+    `name` is an identifier, `model_name` the name as given, `command` the command line for the first line, and `sizes`
+    further numbers of the template, by place.
     """
     loss, last = metadata.loss, len(metadata.segments) - 1
     label = metadata.segments[last].input_index("label")

@@ -126,11 +126,10 @@ def generate(
     samples: Data | None = None,
     data: str = "",
 ) -> Firmware:
-    """Generates the folder with which a TFLM build trains a ZO model with a loss on a device.
-
-    `name` is the model's, of which an identifier is made, `platform` one of `PLATFORMS`, and `command` the command line
-    for the files' first lines. `samples` from the file `data` are compiled into the example. Raises ConversionError,
-    with the reason, if the model cannot be trained on a device.
+    """Generates the folder with which a TFLM build trains a ZO model with a loss on a device. `name` is the model's, of
+    which an identifier is made, `platform` one of `PLATFORMS`, and `command` the command line for the files' first
+    lines. `samples` from the file `data` are compiled into the example. Raises ConversionError if the model cannot be
+    trained on a device.
     """
     metadata = read_metadata(model)
     _check(metadata, plan)
@@ -229,11 +228,9 @@ def _joined(
     name: str,
     command: str,
 ) -> dict[str, str]:
-    """Returns the op pack and the model's trainer as few files, under names that are not yet the model's.
-
-    `own_class` has the sources of the trainer, `model` the other C++ sources, which name the parts of the op pack that
-    they use. `absent` are macros that no compiler of the platform defines, `roots` further names that programs may
-    call.
+    """Returns the op pack and the model's trainer as few files, under names that are not yet the model's. `own_class`
+    has the sources of the trainer, `model` the other C++ sources, which name the parts of the op pack that they use.
+    `absent` are macros that no compiler of the platform defines, `roots` further names that programs may call.
     """
     known: dict[str, int | None] = {name: int(value) for name, value in wanted.items()}
     known |= {"ZO_KERNEL_SETS": 0, "__SSE2__": None}  # of desktops

@@ -38,11 +38,10 @@ _LITERAL = re.compile(r'(?m)^[ \t]*#[ \t]*(?:include|if|elif)\b.*$|"(?:[^"\\\n]|
 
 
 def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
-    """Renames the op pack, texts of sources by path, for a model whose name is an identifier.
-
-    A program may have several models, whose op packs differ in features, struct layouts and perhaps versions. C and C++
-    allow one definition of a name, so all external names have the model's name in them: functions, types, macros,
-    namespaces, include guards and files.
+    """Renames the op pack, texts of sources by path, for a model whose name is an identifier: all external names have
+    it in them (functions, types, macros, namespaces, include guards and files). A program may have several models,
+    whose op packs differ in features, struct layouts and perhaps versions, and C and C++ allow one definition of a
+    name.
     """
     names = own(name)
 

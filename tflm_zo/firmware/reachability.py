@@ -455,11 +455,9 @@ def layers(
     sources: Mapping[str, str], public: Collection[str], internal: Collection[str], roots: Collection[str]
 ) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Returns the reachable parts of C sources in three layers, for applications, for the C++ sources, and the rest:
-    texts by path, without empty ones. Each layer needs only the layers before it.
-
-    Sources are texts by the path by which others include them. `public` are paths of the headers that applications
-    read, `internal` identifiers of the C++ sources, which read them, too, and `roots` names that are always kept for
-    those.
+    texts by path, without empty ones. Each layer needs only the layers before it. Sources are texts by the path by
+    which others include them. `public` are paths of the headers that applications read, `internal` identifiers of the
+    C++ sources, which read them, too, and `roots` names that are always kept for those.
     """
     parsed = {path: _source(text, path) for path, text in sources.items()}
     included = {item.includes for _, _, nodes, _ in parsed.values() for item in _items(nodes)}

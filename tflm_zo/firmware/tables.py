@@ -159,11 +159,10 @@ def model_source(
     self_test: str,
 ) -> tuple[str, str]:
     """Returns the text of ``zo_model.cc``, and the tables of the model, which ``zo_trainer.cc`` has: its compiler is to
-    know them. Raises ConversionError if firmware cannot feed the model's inputs.
-
-    `name`, an identifier, and `command` are as for `config_source`. `arrays` has the contents of the segments' arrays
-    by name, in order; `least_arena` the bytes of an arena below which no build of TFLM can work; `wanted` the features
-    that the run needs, by the macro's name; `self_test` the self-test's table.
+    know them. `name` and `command` are as for `config_source`. `arrays` has the contents of the segments' arrays by
+    name, in order; `least_arena` the bytes of an arena below which no build of TFLM can work; `wanted` the features
+    that the run needs, by the macro's name; `self_test` the self-test's table. Raises ConversionError if firmware
+    cannot feed the model's inputs.
     """
     loss = metadata.loss
     assert loss is not None

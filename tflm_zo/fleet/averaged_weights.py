@@ -105,11 +105,8 @@ class AveragedWeights:
 
     def move(self, changes: Mapping[str, NDArray[Any]]) -> None:
         """Ends a round: updates the weights by mean changes, LSB, by tensor name, within their range, and writes the
-        file.
-
-        Raises:
-            FleetError: a tensor is missing or has another shape, or a change is not finite. Nothing has changed.
-            OSError: the file cannot be written; the round is not complete.
+        file. FleetError: a tensor is missing or has another shape, or a change is not finite; nothing has changed.
+        OSError: the file cannot be written; the round is not complete.
         """
         moved = {}
         for name, own in self._exact.items():

@@ -80,12 +80,9 @@ class FleetLog(RecordedPosition):
         return (records, b"") if records_only or len(records) <= self.snapshot_bytes else (b"", self.snapshot())
 
     def decide(self, answers: Sequence[Answer]) -> bytes:
-        """Computes the next step from one answer or more, in which all samples have the same weight. Returns its
-        record.
-
-        Raises:
-            FleetError: an answer belongs to another step or is out of range, see `Answer.check`. Nothing has changed.
-            OSError: the record cannot be written; the step is not complete.
+        """Computes the next step from one answer or more, in which all samples have the same weight, and returns its
+        record. FleetError: an answer belongs to another step or is out of range, see `Answer.check`; nothing has
+        changed. OSError: the record cannot be written; the step is not complete.
         """
         if not answers:
             raise FleetError("no client has answered")
@@ -97,10 +94,8 @@ class FleetLog(RecordedPosition):
     def decide_mean(self, mean: NDArray[np.float64], samples: int) -> bytes:
         """Computes the next step from an aggregator's result, and returns its record. `mean`, of so many samples, has a
         difference for each query and, at the end, the loss, nats, float64 [queries + 1]. The exact integer sum is
-        recovered from it by rounding, so the step equals that of one run on all samples.
-
-        Raises FleetError if `mean` has another shape or is not finite (nothing has changed), OSError if the record
-        cannot be written (the step is not complete).
+        recovered from it by rounding, so the step equals that of one run on all samples. FleetError: `mean` has another
+        shape or is not finite. Other errors are those of `decide`.
         """
         values = np.asarray(mean, np.float64)
         if values.shape != (self.settings.queries + 1,) or not np.isfinite(values).all():

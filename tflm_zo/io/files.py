@@ -101,12 +101,9 @@ class NewFile:
         lock(self.file.fileno())
 
     def publish(self, *, replace: bool) -> None:
-        """Syncs the file to the disk and renames it to its path.
-
-        Raises:
-            FileExistsError: the file exists, and `replace` is not set.
-            FileInUseError: another run is writing the existing file.
-            OSError: the file cannot be renamed; call `discard`.
+        """Syncs the file to the disk and renames it to its path. FileExistsError: the file exists, and `replace` is not
+        set. FileInUseError: another run is writing the existing file. OSError: the file cannot be renamed; call
+        `discard`.
         """
         os.fsync(self.file.fileno())
         with contextlib.ExitStack() as stack:
@@ -142,12 +139,9 @@ def new_file(path: Path) -> Iterator[NewFile]:
 
 
 def check_output(path: Path | None, *, force: bool) -> None:
-    """Raises OSError if a file, None for none, cannot be written. Call it before the work begins.
-
-    Raises:
-        FileExistsError: the file exists, and ``force`` is not set.
-        FileInUseError: a run is writing the file.
-        OSError: the file's folder does not exist or cannot be written to, or ``path`` is a folder.
+    """Raises OSError if a file, None for none, cannot be written; call it before the work begins. FileExistsError: it
+    exists, and ``force`` is not set. FileInUseError: a run is writing it. Others: its folder does not exist or cannot
+    be written to, or ``path`` is a folder.
     """
     if path is None:
         return

@@ -34,11 +34,9 @@ def device_log(link: Link) -> LiveLog | None:
 
 
 class _Collection:
-    """The part of a log that has arrived.
-
-    ``FILE.part`` holds it, too, so a killed program loses none. The file itself is only replaced by complete logs,
-    which equal the device's log without the padding of its store. Bytes of an earlier collection are used only
-    where the device confirms their checksums.
+    """The part of a log that has arrived. ``FILE.part`` holds it, too, so a killed program loses none; the file itself
+    is only replaced by complete logs, which equal the device's without the padding of its store. Bytes of an earlier
+    collection are used only where the device confirms their checksums.
     """
 
     def __init__(

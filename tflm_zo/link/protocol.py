@@ -26,11 +26,7 @@ class NoAnswerError(LinkError):
 
 
 class RefusedError(LinkError):
-    """The device has refused a request.
-
-    Attributes:
-        status: the ``zo_status`` of the answer.
-    """
+    """The device has refused a request; `status` is the ``zo_status`` of the answer."""
 
     def __init__(self, status: int) -> None:
         self.status = status

@@ -206,10 +206,9 @@ class Log:
             )
 
     def steps_of_block(self, block: int) -> list[tuple[Distribution, NDArray[np.void]]]:
-        """Returns the steps of a seed log that update a block, by stage, with the distribution of each stage.
-
-        With momentum a query has one item for each seed of its direction; the first steps, which have fewer,
-        are padded by items with coefficient 0.
+        """Returns the steps of a seed log that update a block, by stage, with the distribution of each stage. With
+        momentum a query has one item for each seed of its direction; the first steps, which have fewer, are padded by
+        items with coefficient 0.
         """
         end_step = self.first_step + len(self.steps)
         numbers = np.arange(self.first_step, end_step)

@@ -107,10 +107,9 @@ def clamped_shares(zo: Model) -> dict[str, float] | None:
 
 
 def _levels_in_tail(metadata: ZoMetadata, tail: ZoTail) -> dict[str, tuple[int, int, int, float]]:
-    """Returns a segment, two levels and a share for each masked layer of an exact tail, by the layer's name.
-
-    The layer's outputs enter the segment, or behind a maximum pooling the largest output of each window. The levels
-    clamp outputs below and above. The share is that of the outputs to which the pooling leaves an error.
+    """Returns a segment, two levels and a share for each masked layer of an exact tail, by the layer's name. The
+    layer's outputs enter the segment, or the largest of each window of a maximum pooling; the levels clamp them below
+    and above. The share is that of the outputs to which the pooling leaves an error.
     """
     entered = {s.target: tail.layers[s.layer].input_segment for s in tail.steps if s.layer is not None}
     found = {}

@@ -164,10 +164,8 @@ class Backpropagation:
 
 def backpropagation(model: Model, trained: Collection[str], minibatch: int) -> Backpropagation:
     """Returns the memory of backpropagation in layers, for a plain model of batch size 1; `trained` has the names of
-    filters or biases.
-
-    As in the paper, it counts all buffers of a step: weights of all layers, activations of a minibatch, and, from the
-    first trained layer on, errors of activations and gradients of weights.
+    filters or biases. As in the paper, it counts all buffers of a step: weights of all layers, activations of a
+    minibatch, and, from the first trained layer on, errors of activations and gradients of weights.
     """
     (graph,) = model.subgraphs
     layers = graph.operators

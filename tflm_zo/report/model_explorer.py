@@ -31,11 +31,10 @@ def node_data_of_model(model: Model) -> dict[str, str]:
 
 
 def node_data_of_run(run: RecordedRun) -> dict[str, str]:
-    """Returns node data of a run by name, for the ZO model ("zo.macs", …) and for the exported plain model.
-
-    "moved" is the share of changed weights of a layer, percent; "mean_move" is the mean magnitude of their
-    changes, LSB; "training" is the cost of training the layer in a step of one sample without the forward
-    pass, forward equivalents (layer-wise runs only). "macs" and "weights" are those of `node_data_of_model`.
+    """Returns node data of a run by name, for the ZO model ("zo.macs", …) and for the exported plain model: "moved",
+    the share of changed weights of a layer, percent; "mean_move", the mean magnitude of their changes, LSB; "training",
+    the cost of training the layer in a step of one sample without the forward pass, forward equivalents (layer-wise
+    runs only); "macs" and "weights" as in `node_data_of_model`.
     """
     found: dict[str, str] = {}
     changes = dict(zip((t.name for t in run.metadata.trainable), layer_changes(run), strict=True))

@@ -198,9 +198,8 @@ class Line:
 
 
 def line_chart(lines: Sequence[Line], x_label: str, y_label: str, *, share: bool = False) -> _Drawn:
-    """Draws lines, at least one with a point, and labelled axes. Several lines have their names at their ends.
-
-    `share` is True for a vertical axis of shares, 0..1.
+    """Draws lines, at least one with a point, and labelled axes. Several lines have their names at their ends. `share`
+    is True for a vertical axis of shares, 0..1.
     """
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]

@@ -286,11 +286,8 @@ class Runtime(Inputs, ABC):
 
     def execute(self, command: Command | NDArray[np.int32]) -> None:
         """Executes a command's weight updates without a useful forward pass. Boundaries, outputs and losses remain
-        those of the last invoke; the command requests no losses.
-
-        Raises:
-            NativeError: the model does not allow the command; weights are unchanged.
-            InvokeError: the interpreter failed.
+        those of the last invoke; the command requests no losses. NativeError: the model does not allow the command;
+        weights are unchanged. InvokeError: the interpreter failed.
         """
         words, count = self._words(command), len(self.segments)
         self._outputs = {i: read().copy for i, read in self._outputs.items()}

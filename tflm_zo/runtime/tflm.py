@@ -28,10 +28,9 @@ structs with it (ops/abi/tflm), and another build may lay them out differently, 
 
 
 def arena_upper_bound(model: Model) -> int:
-    """Returns an arena size, bytes, that is always sufficient for a single-subgraph model on a 64-bit host.
-
-    The bound counts four bytes for each element of all activations and variables, without reuse of memory,
-    and an allowance for structs and scratch buffers of kernels.
+    """Returns an arena size, bytes, that is always sufficient for a single-subgraph model on a 64-bit host: four bytes
+    for each element of all activations and variables, without reuse of memory, and an allowance for structs and scratch
+    buffers of kernels.
     """
     graph = model.subgraphs[0]
     elements = sum(tensor.size for tensor in graph.tensors if not tensor.is_constant)

@@ -117,7 +117,6 @@ def passes_of(run: CSettings) -> int:
 
 def costs_of(run: CSettings, tasks: Sequence[LoweredTask], model: Model, metadata: ZoMetadata) -> RunCosts:
     """Returns the costs of a lowered run; without tasks, of weight perturbation, whose updates have no multiplications.
-
     Settings of rate, length and data are not read.
     """
     costs, minibatch, sides = SampleCosts(model, metadata), int(run.batch) * int(run.parts), sides_of(run)

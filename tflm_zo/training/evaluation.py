@@ -118,9 +118,7 @@ def _guesses(runtime: Runtime) -> NDArray[Any]:
 
 def predict(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = None) -> NDArray[Any]:
     """Returns the output that the loss reads (without a loss the first output), in the model's own dtype, [samples,
-    ...].
-
-    Inputs are those that `tflm_zo.data.prepare_samples` returns; they replace the runtime's. `watch` is as for
+    ...]. Inputs are those that `tflm_zo.data.prepare_samples` returns; they replace the runtime's. `watch` is as for
     `evaluate`.
     """
     loss = runtime.metadata.loss

@@ -87,11 +87,9 @@ def trainable_model(
     changed: Callable[[Settings], Settings] = lambda settings: settings,
     **given: Unpack[InjectChanges],
 ) -> tuple[Model, Settings]:
-    """Injects a plain model for a run. Returns the ZO model and the settings of the run, which `changed` changes before
-    they are used.
-
-    Without settings this is node perturbation or, with a warning, weight perturbation where no layer can carry nodes.
-    Other arguments and errors are those of `inject_for`.
+    """Injects a plain model for a run, and returns the ZO model and the settings of the run, which `changed` changes
+    first. Without settings this is node perturbation or, with a warning, weight perturbation where no layer can carry
+    nodes. Other arguments and errors are those of `inject_for`.
     """
     wanted = changed(algorithms.node() if settings is None else settings)
     try:

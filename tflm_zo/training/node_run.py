@@ -38,10 +38,9 @@ from .run import Run
 
 
 class NodeRun(Run):
-    """A layer-wise run, see `Run`; the model was injected with nodes.
-
-    Activations before the first trained layer are computed once for each sample and kept. Losses from `noise`, if it is
-    given, replace the network's; queries then do not run the network.
+    """A layer-wise run, see `Run`, of a model that was injected with nodes. Activations before the first trained layer
+    are computed once for each sample and kept. Losses from `noise`, if given, replace the network's; queries then do
+    not run it.
     """
 
     _control: NodeControl

@@ -1,4 +1,4 @@
-"""The measurement of the learning rate of a run for which the user gives none.
+"""The measurement of the learning rate of a run for which the user gives none (docs/training.md).
 
 The greater part of a step is noise, and networks differ in how much of it they bear. So the run walks a few steps along
 its own noise, by forward passes alone: weight perturbation along random directions of all weights, and a run that
@@ -9,28 +9,20 @@ as soon as along random signs). A network has then forgotten the share
     F = E |y' - y|^2 / E |y - E y|^2
 
 of its outputs y, which is 1 for a network that has one answer to everything. W is the walk, LSB by root mean square
-over the weights of a layer, at which F = 1/2.
-
-Layers one by one: where F < 1/2 after a walk of 1 LSB, the rate is 1 LSB, else
-
-    rate = W^2 / 16    LSB
-
-of minibatches of 32 (`Settings.chosen_rate`). Where all gradients are exact, and a greater part of a step is signal, it
-is 0.6 W.
+over the weights of a layer, at which F = 1/2. The rate of layers one by one is 1 LSB where F < 1/2 after a walk of 1
+LSB, else W^2 / 16 LSB, of minibatches of 32 (`Settings.chosen_rate`). Where all gradients are exact, and a greater part
+of a step is signal, it is 0.6 W. Weight perturbation has W / 24 of the rate of networks that have forgotten less than
+half after 24 LSB.
 
 The square follows from noise in equilibrium: a step of a rate r adds r^2 to the squared distance of a weight from its
 place without noise, and learning reduces the distance by a share proportional to r, so the squared distance settles at
 a multiple of r for any number of steps. Bounds and factors are of validation data (docs/results.md).
 
-Weight perturbation: the rate of networks that have forgotten less than half after 24 LSB, as LeNet-5 has
-(`Settings.chosen_rate`), times W / 24 LSB for others.
-
 A network that has nothing worth keeping takes the rate of one that bears the longest walk: one of random weights, whose
 outputs hardly depend on its samples (E |y - E y|^2 < E |y|^2 / 4), and a classifier whose mean loss is more than twice
-that of one answer to all samples, the frequencies of the classes. With exact gradients, such a network takes 0.6 W or
-0.1 LSB, which is more, and 0.1 LSB if the budget does not pay for the longest measurement: the walk says little about
-it, and deep networks go silent at the highest rate (VWW's, which learns another task at 0.05 and 0.1 LSB, and not at
-0.2).
+that of one answer to all samples, the frequencies of the classes. With exact gradients, it takes 0.6 W or 0.1 LSB,
+which is more, and 0.1 LSB if the budget does not pay for the longest measurement: the walk says little about it, and
+deep networks go silent at the highest rate (VWW's, which learns another task at 0.05 and 0.1 LSB, and not at 0.2).
 """
 
 from __future__ import annotations
@@ -70,11 +62,9 @@ def with_measured_rate(
     runtime: Runtime, model: Model, settings: Settings, data: Data, steps: int, budget: float | None = None
 ) -> tuple[Settings, int, float]:
     """Measures the learning rate if the settings give none. Returns the settings with the rate, the number of steps,
-    and the cost of the measurement in forward equivalents. Raises SettingsError if the final rate is above the measured
-    one.
-
-    The runtime gets the model's initial weights at the end. `budget`, the largest cost of measurement and steps in
-    forward equivalents, may reduce the number of steps; if it is very small, nothing is measured.
+    and the cost of the measurement in forward equivalents. The runtime gets the model's initial weights at the end.
+    `budget`, the largest cost of measurement and steps in forward equivalents, may reduce the number of steps; if it is
+    very small, nothing is measured. Raises SettingsError if the final rate is above the measured one.
     """
     if not settings.measures_rate:
         return settings, steps, 0.0

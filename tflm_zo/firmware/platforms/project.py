@@ -30,11 +30,9 @@ class Project:
         return sorted(path for path in self.sources if path.endswith(".h"))
 
     def example(self, *, includes: str = "", printing: str = "", print_with: str = "printf", entry: str = _MAIN) -> str:
-        """Returns the source of the example's program.
-
-        `includes` are lines before the program's own, `printing` defines the function ``print_with``, which is called
-        as printf is, and `entry` has the functions that the platform calls; ``bool Train()`` trains and says if that
-        went well.
+        """Returns the source of the example's program. `includes` are lines before the program's own, `printing`
+        defines ``print_with``, which is called as printf is, and `entry` has the functions that the platform calls;
+        ``bool Train()`` trains and says if that went well.
         """
         return fill(
             "example.cc.in",

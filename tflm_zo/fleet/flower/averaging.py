@@ -181,10 +181,8 @@ class AveragingClient:
 
 
 def averaging_app(make: Callable[[Context], AveragingClient]) -> ClientApp:
-    """Returns a ClientApp that trains for some steps in each round, and answers with its weight changes.
-
-    Args:
-        make: function that creates a node's client; called with the node's first message in a process.
+    """Returns a ClientApp that trains for some steps in each round, and answers with its weight changes. `make` creates
+    a node's client; it is called with the node's first message in a process.
     """
     return node_app(lambda context: _Member(make(context), context.node_id))
 

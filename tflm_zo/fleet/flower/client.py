@@ -88,10 +88,8 @@ class FleetClient:
 
 
 def client_app(make: Callable[[Context], FleetClient | GatewayClient], *, mods: Sequence[Mod] = ()) -> ClientApp:
-    """Returns a ClientApp for a fleet's server.
-
-    Flower may run each message in a new process, so the node's state holds the client's weights. If they are
-    lost, the client reports it, and the server sends the missing data.
+    """Returns a ClientApp for a fleet's server. Flower may run each message in a new process, so the node's state holds
+    the client's weights. If they are lost, the client reports it, and the server sends the missing data.
 
     Args:
         make: function that creates a node's client; called with the node's first message in a process.

@@ -118,13 +118,9 @@ class RecalibrationClient:
 
 
 def recalibration_app(make: Callable[[Context], RecalibrationClient]) -> ClientApp:
-    """Returns a ClientApp that sends sums of channels, see `recalibrate_fleet`.
-
-    Flower may run each message in a new process: a client that has lost its state repeats all calls.
-
-    Args:
-        make: function that creates a node's client; called with the first message of a recalibration, and
-            after a loss of the state.
+    """Returns a ClientApp that sends sums of channels, see `recalibrate_fleet`. Flower may run each message in a new
+    process: a client that has lost its state repeats all calls. `make` creates a node's client; it is called with the
+    first message of a recalibration, and after a loss of the state.
     """
     app, walks = ClientApp(), dict[int, tuple[RecalibrationClient, PartOfWalk]]()
 
