@@ -32,10 +32,8 @@ def arduino(project: Project) -> Layout:
     sources = {
         **_renamed(project.sources),
         header: ops.replace(_COMMON, f'#include "{shim}"'),
-        shim: fill("arduino/zo_arduino.h.in", **names, command=project.command),
-        f"{project.name}_zo.h": fill(
-            "arduino/library.h.in", **names, name=project.name, guard=project.name.upper(), command=project.command
-        ),
+        shim: project.fill("arduino/zo_arduino.h.in"),
+        f"{project.name}_zo.h": project.fill("arduino/library.h.in"),
     }
     samples = _renamed(project.samples)
     program = project.example(
@@ -45,12 +43,12 @@ def arduino(project: Project) -> Layout:
         entry=fill("arduino/entry.cc.in"),
     )
     example = {
-        f"{sketch}/{project.name}.ino": fill("arduino/sketch.ino.in", **names, name=project.name),
+        f"{sketch}/{project.name}.ino": project.fill("arduino/sketch.ino.in"),
         f"{sketch}/zo_train.cpp": program,
         **{f"{sketch}/{path}": text for path, text in samples.items()},
     }
     glue = {
-        "library.properties": fill("arduino/library.properties.in", name=project.name),
+        "library.properties": project.fill("arduino/library.properties.in"),
         "README.md": dataclasses.replace(project, samples=samples).readme(
             "arduino/use.md.in", folder="src/", example=f"{sketch}/", program="zo_train.cpp"
         ),

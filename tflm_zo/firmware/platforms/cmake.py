@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ..source_text import fill
 from .project import Layout, Project
 
 
@@ -10,10 +9,8 @@ def cmake(project: Project) -> Layout:
     """``add_subdirectory`` gives ``NAME_zo``, a static library; by itself the folder builds the example."""
     example = {"main.cc": project.example(), **project.samples}
     glue = {
-        "CMakeLists.txt": fill(
+        "CMakeLists.txt": project.fill(
             "cmake/CMakeLists.txt.in",
-            name=project.name,
-            command=project.command,
             sources="\n".join(f"  {path}" for path in project.compiled()),
             example="\n".join(f"    {path}" for path in sorted(example) if path.endswith(".cc")),
         ),

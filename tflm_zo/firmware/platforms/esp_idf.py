@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..source_text import fill, own
 from .project import Layout, Project
 
 _ENTRY: Final = """extern "C" void app_main() { Train(); }
@@ -14,20 +13,19 @@ _ENTRY: Final = """extern "C" void app_main() { Train(); }
 def esp_idf(project: Project) -> Layout:
     """The folder goes into the project's ``components``."""
     folder = f"examples/{project.name}"
-    common = {"name": project.name, **own(project.name), "command": project.command}
     program = {f"{folder}/main/main.cc": project.example(entry=_ENTRY)}
     program |= {f"{folder}/main/{path}": text for path, text in project.samples.items()}
     example = {
         **program,
-        f"{folder}/CMakeLists.txt": fill("esp_idf/example_CMakeLists.txt.in", **common),
-        f"{folder}/sdkconfig.defaults": fill("esp_idf/sdkconfig.defaults.in", **common),
-        f"{folder}/main/CMakeLists.txt": fill("esp_idf/main_CMakeLists.txt.in", **common),
-        f"{folder}/main/idf_component.yml": fill("esp_idf/main_idf_component.yml.in", **common),
+        f"{folder}/CMakeLists.txt": project.fill("esp_idf/example_CMakeLists.txt.in"),
+        f"{folder}/sdkconfig.defaults": project.fill("esp_idf/sdkconfig.defaults.in"),
+        f"{folder}/main/CMakeLists.txt": project.fill("esp_idf/main_CMakeLists.txt.in"),
+        f"{folder}/main/idf_component.yml": project.fill("esp_idf/main_idf_component.yml.in"),
     }
     glue = {
-        "idf_component.yml": fill("esp_idf/idf_component.yml.in", **common),
-        "CMakeLists.txt": fill(
-            "esp_idf/CMakeLists.txt.in", **common, sources="\n".join(f"    {path}" for path in project.compiled())
+        "idf_component.yml": project.fill("esp_idf/idf_component.yml.in"),
+        "CMakeLists.txt": project.fill(
+            "esp_idf/CMakeLists.txt.in", sources="\n".join(f"    {path}" for path in project.compiled())
         ),
         "README.md": project.readme("esp_idf/use.md.in", example=f"{folder}/main/"),
     }

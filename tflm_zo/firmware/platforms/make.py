@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..source_text import fill, own
+from ..source_text import own
 from .project import Layout, Project
 
 
@@ -17,11 +17,8 @@ def make(project: Project) -> Layout:
     example = {"main.cc": project.example(), **project.samples}
     compiled, names = project.compiled(), own(project.name)
     glue = {
-        f"{names['zo']}.mk": fill(
+        f"{names['zo']}.mk": project.fill(
             "make/zo.mk.in",
-            **names,
-            name=project.name,
-            command=project.command,
             c_sources=_list(names["ZO"], (path for path in compiled if path.endswith(".c"))),
             cc_sources=_list(names["ZO"], (path for path in compiled if path.endswith(".cc"))),
             headers=_list(names["ZO"], project.headers()),

@@ -29,36 +29,31 @@ class Project:
         """Returns the paths of the library's headers."""
         return sorted(path for path in self.sources if path.endswith(".h"))
 
+    def fill(self, template: str, **more: object) -> str:
+        """Returns a file of ``templates`` with its places for names and command, and with further values, filled in."""
+        names = {"name": self.name, "NAME": self.name.upper(), **own(self.name)}
+        return fill(template, **names, command=self.command, **more)
+
     def example(self, *, includes: str = "", printing: str = "", print_with: str = "printf", entry: str = _MAIN) -> str:
         """Returns the source of the example's program. `includes` are lines before the program's own, `printing`
         defines ``print_with``, which is called as printf is, and `entry` has the functions that the platform calls;
         ``bool Train()`` trains and says if that went well.
         """
-        return fill(
-            "example.cc.in",
-            **own(self.name),
-            includes=includes,
-            printing=printing,
-            print_with=print_with,
-            entry=entry.rstrip("\n"),
-        )
+        parts = {"includes": includes, "printing": printing, "print_with": print_with, "entry": entry.rstrip("\n")}
+        return self.fill("example.cc.in", **parts)
 
     def readme(self, use: str, *, folder: str = "", example: str = "", program: str = "main.cc") -> str:
         """Returns the text of the folder's README.md, from the template of the text that says how the platform's builds
         take the folder. `folder` and `example`, of sources and example, end with a slash; "" is the top. `program`
         trains.
         """
-        text = fill(use, name=self.name, option=self.name.upper(), **own(self.name)).strip("\n")
-        return fill(
+        return self.fill(
             "README.md.in",
-            **own(self.name),
-            name=self.name,
-            command=self.command,
             at=folder,
             example=example,
             program=program,
             samples=next(path for path in self.samples if not path.endswith(".h")),
-            use=text,
+            use=self.fill(use).strip("\n"),
         )
 
 
