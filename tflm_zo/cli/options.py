@@ -52,6 +52,9 @@ def optional(metavar: str | None, text: str, panel: str | None, /, *names: str, 
 ModelFile = Annotated[Path, argument("MODEL", "A .tflite file.")]
 ZoModelFile = Annotated[Path, argument("MODEL", "A ZO model, as inject or train writes it.")]
 DataFile = Annotated[Path, argument("DATA", "An .npz file with x and y, or an .npy file of x.")]
+NewSamples = Annotated[
+    Path, argument("DATA", "An .npz file with x, or an .npy file of x: new samples, of which labels are not read.")
+]
 LabelsFile = Annotated[Path | None, argument("LABELS", "An .npy file of y.")]
 OutputModel = Annotated[Path, optional("FILE", "Output file of the model.", "Output", "-o", "--output")]
 OutputReport = Annotated[

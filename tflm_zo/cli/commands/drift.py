@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.console import Console
 
 from ...io.table import table
 from ...recalibration import drift as measure
 from ..failures import waiting_for
-from ..options import Json, ModelFile, RuntimeName, argument
+from ..options import Json, ModelFile, NewSamples, RuntimeName
 from ..results import show
 
 EXAMPLE = "tflm-zo drift model.tflite new.npz"
@@ -18,9 +17,7 @@ EXAMPLE = "tflm-zo drift model.tflite new.npz"
 
 def drift(
     model: ModelFile,
-    data: Annotated[
-        Path, argument("DATA", "An .npz file with x, or an .npy file of x: new samples, of which labels are not read.")
-    ],
+    data: NewSamples,
     runtime: RuntimeName = "litert",
     as_json: Json = False,
 ) -> None:

@@ -13,7 +13,7 @@ from ...io.table import table
 from ...recalibration import Recalibration
 from ...recalibration import recalibrate as recalibrate_model
 from ..failures import warn
-from ..options import Force, Json, ModelFile, OutputModel, RuntimeName, Threads, argument, optional
+from ..options import Force, Json, ModelFile, NewSamples, OutputModel, RuntimeName, Threads, optional
 from ..output_file import check_outputs, write_output
 from ..results import progress, show
 
@@ -22,9 +22,7 @@ EXAMPLE = "tflm-zo recalibrate model.tflite new.npz -o recalibrated.tflite"
 
 def recalibrate(
     model: ModelFile,
-    data: Annotated[
-        Path, argument("DATA", "An .npz file with x, or an .npy file of x: new samples, of which labels are not read.")
-    ],
+    data: NewSamples,
     output: OutputModel,
     source: Annotated[
         Path | None,
