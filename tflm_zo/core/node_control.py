@@ -41,7 +41,7 @@ class NodeRequest(NamedTuple):
 
 
 class NodeControl:
-    """A run's state machine, with its buffers.
+    """A run's state machine, with its buffers. Raises NativeError if the settings are out of range.
 
     Args:
         settings: settings of the run; ``clip`` is the largest step of a weight, unit 2^-16 LSB.
@@ -50,9 +50,6 @@ class NodeControl:
         rules: settings of layer-wise runs; None: the defaults.
         program: backward program that leads errors to tasks of the exact tail, or None.
         threads: number of threads. Does not affect results.
-
-    Raises:
-        NativeError: the settings are out of range.
     """
 
     def __init__(

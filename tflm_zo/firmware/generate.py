@@ -67,19 +67,11 @@ class Firmware:
     no_self_test: str  #: reason why there is no self-test, or "".
 
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> list[str]:
-        """Writes the folder atomically.
+        """Writes the folder atomically, and returns the paths of kept files. The folder must not exist, or be empty;
+        `force` replaces one that this function wrote, but for files that a user added, or changed in the example.
 
-        Args:
-            folder: the folder, which must not exist or be empty.
-            force: replaces a folder that this function wrote. Files that a user added, or changed in the
-                example, are kept.
-
-        Returns:
-            Paths of the files that were kept.
-
-        Raises:
-            FileExistsError: the folder exists and cannot be replaced; the message says why.
-            OSError: the folder cannot be written. An older folder is unchanged after an error.
+        Raises FileExistsError if the folder cannot be replaced (the message says why), OSError if it cannot be written.
+        An older folder is unchanged after an error.
         """
         return write_folder(folder, self.files, self.example, force=force)
 

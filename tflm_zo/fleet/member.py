@@ -28,7 +28,8 @@ _SNAPSHOT: Final = struct.Struct("<IIIq")
 
 
 class Position:
-    """The weights after some steps of a run, with the state for the next step.
+    """The weights after some steps of a run, with the state for the next step. Raises FleetError if the header is no
+    seed log's, or belongs to another model.
 
     Args:
         model: the ZO model.
@@ -45,9 +46,6 @@ class Position:
         step: number of complete steps.
         checksum: checksum of the header and the records so far.
         mean_square: the control unit's running mean of d^2, unit 2^-32.
-
-    Raises:
-        FleetError: the header is no seed log's, or belongs to another model.
     """
 
     takes_snapshots: ClassVar[bool] = True

@@ -369,14 +369,12 @@ class Runtime(Inputs, ABC):
     def write_weights(
         self, weights: Mapping[str, WeightArray], fractions: Mapping[str, NDArray[np.int8]] | None = None
     ) -> None:
-        """Replaces the weights of the named tensors.
+        """Replaces the weights of the named tensors. Raises ValueError if a name, shape, dtype or range is not valid;
+        nothing is changed.
 
         Args:
             weights: int8 arrays by tensor name, within +-(127 - headroom), and int32 arrays of biases.
             fractions: int8 arrays of fractions by tensor name. The default for written weights is 0.
-
-        Raises:
-            ValueError: a name, shape, dtype or range is not valid; nothing is changed.
         """
         weights = checked_weights(self._metadata, weights, "weights")
         given = checked_weights(self._metadata, fractions or {}, "fractions")

@@ -105,16 +105,13 @@ def trainable_model(
 
 
 def inject_for(model: Model, settings: Settings, **given: Unpack[InjectChanges]) -> Model:
-    """Injects a plain model for a run, and returns the ZO model.
+    """Injects a plain model for a run, and returns the ZO model. Raises ConversionError if that is not possible.
 
     Args:
         model: a plain model; it is not changed.
         settings: settings of the run. The model's batch becomes the largest divisor of the minibatch up to 32, unless
             the model has a batch other than 1 or an operator that needs a batch of 1.
         **given: settings of `inject`, `batch` included, that override the derived ones.
-
-    Raises:
-        ConversionError: the model cannot be injected.
     """
     largest = max(b for b in range(1, BATCH + 1) if settings.batch_size % b == 0)
     batch = given.get("batch", largest)

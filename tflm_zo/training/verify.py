@@ -42,7 +42,7 @@ def compare_runtimes(
     settings: Settings | None = None,
     steps: int = 20,
 ) -> list[RuntimeRun]:
-    """Trains the same steps in each runtime.
+    """Trains the same steps in each runtime. KeyboardInterrupt, by Ctrl-C, ends a run.
 
     Args:
         model: ZO model that is trained.
@@ -51,9 +51,6 @@ def compare_runtimes(
         runtimes: names of runtimes that are installed.
         settings: settings of the runs.
         steps: number of steps.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C ended a run.
     """
     runs = []
     for name in runtimes:

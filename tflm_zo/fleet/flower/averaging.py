@@ -3,10 +3,10 @@
 Updates of node perturbation depend on data, so they cannot be sent as seeds. A message of the server has
 these entries in its ConfigRecord, in addition to those of the aggregating strategy:
 
-    zo-version version of this protocol
+    zo-version   version of this protocol
     zo-model     fingerprint of the ZO model
     zo-round     rounds done
-    zo-weights the weights of that round, see `tflm_zo.fleet.averaged_weights`
+    zo-weights   the weights of that round, see `tflm_zo.fleet.averaged_weights`
     zo-from      round whose weights it leads from; missing where it stands for itself
     zo-checksum  checksum of the weights of the round
 
