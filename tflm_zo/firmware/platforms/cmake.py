@@ -11,8 +11,7 @@ def cmake(project: Project) -> Layout:
     glue = {
         "CMakeLists.txt": project.fill(
             "cmake/CMakeLists.txt.in",
-            sources="\n".join(f"  {path}" for path in project.compiled()),
-            example="\n".join(f"    {path}" for path in sorted(example) if path.endswith(".cc")),
+            example=sorted(path for path in example if path.endswith(".cc")),
         ),
         "README.md": project.readme("cmake/use.md.in"),
     }

@@ -24,9 +24,7 @@ def esp_idf(project: Project) -> Layout:
     }
     glue = {
         "idf_component.yml": project.fill("esp_idf/idf_component.yml.in"),
-        "CMakeLists.txt": project.fill(
-            "esp_idf/CMakeLists.txt.in", sources="\n".join(f"    {path}" for path in project.compiled())
-        ),
+        "CMakeLists.txt": project.fill("esp_idf/CMakeLists.txt.in"),
         "README.md": project.readme("esp_idf/use.md.in", example=f"{folder}/main/"),
     }
     return Layout({**project.sources, **example, **glue}, frozenset(example))

@@ -30,9 +30,9 @@ class Project:
         return sorted(path for path in self.sources if path.endswith(".h"))
 
     def fill(self, template: str, **more: object) -> str:
-        """Returns a file of ``templates`` with its places for names and command, and with further values, filled in."""
+        """Returns a file of ``templates`` for the project, with further values."""
         names = {"name": self.name, "NAME": self.name.upper(), **own(self.name)}
-        return fill(template, **names, command=self.command, **more)
+        return fill(template, **names, command=self.command, compiled=self.compiled(), **more)
 
     def example(self, *, includes: str = "", printing: str = "", print_with: str = "printf", entry: str = _MAIN) -> str:
         """Returns the source of the example's program. `includes` are lines before the program's own, `printing`

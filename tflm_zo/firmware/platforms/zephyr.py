@@ -17,9 +17,7 @@ def zephyr(project: Project) -> Layout:
     glue = {
         "zephyr/module.yml": project.fill("zephyr/module.yml.in"),
         "Kconfig": project.fill("zephyr/Kconfig.in"),
-        "CMakeLists.txt": project.fill(
-            "zephyr/CMakeLists.txt.in", sources="\n".join(f"    {path}" for path in project.compiled())
-        ),
+        "CMakeLists.txt": project.fill("zephyr/CMakeLists.txt.in"),
         "README.md": project.readme("zephyr/use.md.in", example=f"{folder}/src/"),
     }
     return Layout({**project.sources, **example, **glue}, frozenset(example))
