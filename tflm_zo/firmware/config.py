@@ -34,7 +34,6 @@ def config_source(
     loss, last = metadata.loss, len(metadata.segments) - 1
     label = metadata.segments[last].input_index("label")
     assert loss is not None and label is not None
-    log = log_size_of(metadata, plan)
     readers = {
         port.index: (k, i)
         for k, segment in reversed(list(enumerate(metadata.segments)))
@@ -55,16 +54,9 @@ def config_source(
         name=name,
         command=command,
         model_name=model_name,
-        words=plan.words,
-        measured=ram.arena.measured,
-        arena_bytes=ram.arena.bytes,
-        arena_bytes_mve=ram.arena.bytes_mve,
-        workspace_bytes=ram.workspace,
-        objects_bytes=ram.objects,
-        stack_bytes=ram.stack,
-        header_bytes=log.header,
-        record_bytes=log.record,
-        slot_bytes=log.slot,
+        plan=plan,
+        ram=ram,
+        log=log_size_of(metadata, plan),
         measurement_bytes=MEASUREMENT_BYTES,
         ports=ports,
         label="one int32_t, the class" if loss.of_classes else f"{'int8_t' if of_int8 else 'int32_t'} each",
@@ -74,8 +66,6 @@ def config_source(
         batch=metadata.batch,
         inputs=len(readers),
         readers=sum(p.role == "input" for s in metadata.segments for p in s.inputs),
-        steps=int(plan.settings.steps),
-        samples=int(plan.settings.samples),
     )
 
 
