@@ -16,7 +16,7 @@ from .passes.loss import logits_of, output_number
 
 #: Logit of a new class, as a share of the logits' int8 range above its lower end: so improbable that the old
 #: classes keep their answers, yet not clamped.
-_QUIET: Final = 0.125
+QUIET: Final = 0.125
 _INT32: Final = np.iinfo(np.int32)
 
 
@@ -44,7 +44,7 @@ def grow_classes(model: Model, classes: int, *, loss_output: int | str | None = 
     graph = result.only_graph
     output = graph.outputs[output_number(graph, loss_output)]
     logits, _ = logits_of(graph, output)
-    layer = _layer(graph, logits)
+    layer = class_layer(graph, logits)
     old = logits.shape[-1]
     if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes <= old:
         raise ConversionError(f"classes: the model has {old}; expected an integer above, got {classes!r}")
@@ -62,7 +62,20 @@ def grow_classes(model: Model, classes: int, *, loss_output: int | str | None = 
     return result
 
 
-def _layer(graph: Subgraph, logits: Tensor) -> Operator:
+def has_new_class(model: Model, loss_output: int | str | None = None) -> bool:
+    """Returns whether a plain classifier has a class that `grow_classes` added, and that no training has changed."""
+    graph = model.only_graph
+    logits, _ = logits_of(graph, graph.outputs[output_number(graph, loss_output)])
+    try:
+        weights = class_layer(graph, logits).inputs[1]
+    except ConversionError:
+        return False
+    assert weights is not None
+    return not weights.numpy().reshape(weights.shape[0], -1).any(axis=1).all()
+
+
+def class_layer(graph: Subgraph, logits: Tensor) -> Operator:
+    """Returns the FULLY_CONNECTED layer that computes int8 logits from constant weights; ConversionError: none does."""
     layer = graph.producers().get(logits)
     if layer is None or layer.builtin != B.FULLY_CONNECTED:
         what = "nothing computes them" if layer is None else f"{layer.label} does"
@@ -123,7 +136,7 @@ def _grow_bias(
 ) -> Tensor:
     assert data.quantization is not None and logits.quantization is not None
     products = data.quantization.scale * scales
-    level = -128 + _QUIET * 255
+    level = -128 + QUIET * 255
     quiet = logits.quantization.scale * (level - logits.quantization.zero_point)
     values = np.clip(np.rint(quiet / products), _INT32.min, _INT32.max)
     old = logits.shape[-1]

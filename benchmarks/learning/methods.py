@@ -219,7 +219,7 @@ def _chosen(task: Task, x: Any, y: Any, device: dict[str, Any]) -> dict[str, Any
         **_accuracies(task, lambda part: accuracy(found.model, part)),
         "steps": found.trainer.step,
         "rate": found.choice.best.candidate.rate,
-        "start": found.choice.best.candidate.start,
+        "start": found.choice.best.candidate.start.name,
         "way": found.choice.best.candidate.rung,
         "equivalents": found.choice.equivalents + found.trainer.equivalents,
     }

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import tflm_zo as zo
 from helpers.commands import invoke
 from helpers.models import MODELS
-from tflm_zo.adaptation.choice import AS_IS, Candidate, Choice, Contest, Trial, groups_of
+from tflm_zo.adaptation.choice import Candidate, Choice, Contest, Trial, groups_of
 from tflm_zo.adaptation.parts import Parts, overlap
 from tflm_zo.adaptation.recipe import Observer
+from tflm_zo.adaptation.starts import Start
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.data import Data, DataError
 from tflm_zo.planner.ways import ways
@@ -95,7 +96,7 @@ def test_few_samples_are_held_out_more_often() -> None:
 
 def trial(losses: Any, hits: Any = None, steps: int = 1) -> Trial:
     model = load_model(MODELS["small_cnn"]())
-    candidate = Candidate(AS_IS, None, algorithms.exact(), {}, model)
+    candidate = Candidate(Start(model), None, algorithms.exact(), {})
     return Trial(candidate, steps, np.array(losses, float), None if hits is None else np.array(hits, float))
 
 
@@ -252,6 +253,6 @@ def test_a_run_that_diverges_is_repeated(model: Path) -> None:
         return dataclasses.replace(found, before=before, best=best)
 
     with mock.patch.object(Contest, "run", without_loss):
-        found = zo.adapt(model, *learnable(0, 60), steps=9, observer=Seen(), log="run.zolog", zo_model="run.zo.tflite")
+        found = zo.adapt(model, *learnable(0, 60), steps=90, observer=Seen(), log="run.zolog", zo_model="run.zo.tflite")
     assert len(rates) == 3 and [rates[0] / r for r in rates] == [1, 4, 16]
     assert found.is_worse

@@ -1,14 +1,17 @@
 """The choice of the way to train: candidates are compared by samples that they were not trained on.
 
 A candidate is a rung of the ladder (`tflm_zo.planner.ways`) with a start, the model as it is or recalibrated. If the
-highest rung that fits the device trains all layers, it is tried alone, from each start. Else all rungs that fit are
-tried, the highest from each start, and the others from the better one. These trials take a quarter of the length of a
+model has a new class (`tflm_zo.converters.grow_classes`), runs begin with a last layer by class means, otherwise with
+the model's own. If the highest rung that fits the device trains all
+layers, it is tried alone, from each start. Else all rungs that fit are tried, the highest from each start, and the
+others from the better one. These trials take a quarter of the length of a
 run. The best ones, unless they lose by more than two standard errors of the paired losses, are tried with twice and
 half the measured rate, too, which is taken if it wins by more than a standard error. Then they are tried for the whole
 length. The highest rung wins, unless another is better by more than a standard error.
 
-If the best trial is worse than the model without training by more than 1.5 standard errors, the next rungs are tried.
-The winner trains on all samples. If there is none, the model stays as it is, or is recalibrated if that alone helps.
+If the best trial is worse by more than 1.5 standard errors than the model without training, as it is, recalibrated, or
+with class means, the next rungs are tried. The winner trains on all samples. If there is none, the model stays without
+training.
 """
 
 from __future__ import annotations
@@ -16,22 +19,23 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import Model, read_metadata
+from ..converters import ConversionError, Model, read_metadata
+from ..converters.grow_classes import has_new_class
 from ..converters.settings import InjectChanges
 from ..data import Data, DataWarning
 from ..planner.ways import Way
-from ..runtime import Runtime
 from ..training import Settings, Trainer, inject_for
 from ..training.algorithms import with_fitting_minibatch
 from ..training.evaluation import losses_of
 from ..training.rate import with_measured_rate
+from .starts import Start
 
 # Length of short trials, as a share of whole ones, and standard errors by which a candidate loses there.
 _SHORT: Final = 1 / 4
@@ -43,8 +47,6 @@ _HARM: Final = 1.5
 _WHOLE: Final = 3
 # Highest rate that is tried, LSB. Doubling on would find rates that go well in one run and not in the next.
 _HIGHEST: Final = 1.0
-
-AS_IS, RECALIBRATED = "as is", "recalibrated"
 
 
 def groups_of(ladder: Sequence[Way]) -> list[list[Way]]:
@@ -63,11 +65,10 @@ def groups_of(ladder: Sequence[Way]) -> list[list[Way]]:
 class Candidate:
     """A way to train from a start."""
 
-    start: str  # AS_IS or RECALIBRATED
+    start: Start
     way: Way | None  # None: the model is not trained
     settings: Settings  # of the run
     inject: InjectChanges  # further settings of `inject`
-    zo: Model  # the ZO model of the run
 
     @property
     def rung(self) -> str:
@@ -140,65 +141,99 @@ class Contest:
     """Runs trials of candidates.
 
     Args:
-        starts: plain models by start.
+        starts: starts with their own last layer, the model as it is first if it is one of them.
         ladder: rungs that fit the device, in the order of the ladder.
         inject: further settings of `inject`.
+        runtime: name of the runtime.
         load: function that makes a trainer of a ZO model and settings.
         watch: function that is called before each trial, with its candidate.
     """
 
     def __init__(
         self,
-        starts: Mapping[str, Model],
+        starts: Sequence[Start],
         ladder: Sequence[Way],
         inject: InjectChanges,
+        runtime: str,
         load: Callable[[Model, Settings], Trainer],
         watch: Callable[[Candidate], None],
     ) -> None:
-        self._starts, self._ladder, self._inject, self._load, self._watch = starts, ladder, inject, load, watch
+        self._starts, self._ladder, self._inject, self._runtime = starts, ladder, inject, runtime
+        self._load, self._watch = load, watch
         self._trials, self._equivalents = list[Trial](), 0.0
+        self._models = dict[tuple[str, str, int | None], Model]()
 
-    def run(
-        self, divide: Callable[[Runtime], list[tuple[Data, Data]]], steps_of: Callable[[Settings], int]
-    ) -> Choice | None:
-        """Compares all candidates. Returns None if too few samples have labels for that.
+    def run(self, pairs: Sequence[tuple[Data, Data]], steps_of: Callable[[Settings], int]) -> Choice:
+        """Compares all candidates.
 
         Args:
-            divide: function that prepares pairs of training and held-out samples for a loaded model.
-            steps_of: function that returns the number of steps of a whole trial, after that.
+            pairs: training and held-out samples, one pair at least.
+            steps_of: function that returns the number of steps of a whole trial.
 
         Raises:
             ConversionError, SettingsError: a model cannot be trained by a rung.
         """
+        self._pairs, self._steps_of = pairs, steps_of
         groups = groups_of(self._ladder)
         highest = [self._candidate(start, groups[0][0]) for start in self._starts]
-        self._pairs, self._steps_of = divide(self._load(highest[0].zo, highest[0].settings).runtime), steps_of
-        if not self._pairs:
-            return None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # of missing classes: the whole of the samples matters
-            before, *recalibrated = [self._trial(dataclasses.replace(c, way=None), 0) for c in highest]
-            unchanged = min([before, *(t for t in recalibrated if not t.harms(before))], key=lambda t: t.loss)
+            own = [self._trial(dataclasses.replace(c, way=None), 0) for c in highest]
+            untrained = [[trial, *self._trials_of_class_means(trial)] for trial in own]
+            before = own[0]
+            harmless = (t for trials in untrained for t in trials if t is before or not t.harms(before))
+            unchanged = min(harmless, key=lambda trial: trial.loss)
+            new = has_new_class(self._starts[0].model, self._inject.get("loss_output"))
+            starts = [trials[-1 if new else 0].candidate.start for trials in untrained]
             for rungs in groups:
-                best = self._best(rungs)
+                best = self._best(rungs, starts)
                 if not best.harms(unchanged):
                     break
             else:
                 best = unchanged
         return Choice(tuple(self._trials), best, before, self._equivalents)
 
-    def _candidate(self, start: str, way: Way) -> Candidate:
-        inject: InjectChanges = {"update_bits": way.update_bits, **self._inject}
-        zo = inject_for(self._starts[start], way.settings, **inject)
-        settings = with_fitting_minibatch(way.settings, read_metadata(zo))
-        return Candidate(start, way, settings, inject, zo)
+    def _candidate(self, start: Start, way: Way) -> Candidate:
+        candidate = Candidate(start, way, way.settings, {"update_bits": way.update_bits, **self._inject})
+        settings = with_fitting_minibatch(way.settings, read_metadata(self._zo(candidate)))
+        return dataclasses.replace(candidate, settings=settings)
 
-    def _short_trial(self, start: str, way: Way) -> Trial:
+    def _zo(self, candidate: Candidate, pair: int | None = None) -> Model:
+        """Returns the ZO model of a candidate's trial on a pair; None: one with the same tensors and other weights."""
+        start, way = candidate.start, candidate.way
+        if not start.has_class_means:
+            pair = None
+        key = (start.name, candidate.rung, pair)
+        if key not in self._models:
+            model = start.model
+            if pair is not None:
+                train, _ = self._pairs[pair]
+                model = start.for_samples(train, self._inject.get("loss_output"), self._runtime)
+                self._equivalents += len(train)
+            self._models[key] = inject_for(model, way.settings if way else candidate.settings, **candidate.inject)
+        return self._models[key]
+
+    def _trials_of_class_means(self, own: Trial) -> list[Trial]:
+        """Returns the untrained trial of a start with class means, if its last layer can have them and each class has
+        samples.
+        """
+        candidate = own.candidate
+        loss = read_metadata(self._zo(candidate)).known_loss
+        known = np.concatenate([data.labels for data in self._pairs[0]])
+        if not loss.of_classes or set(range(loss.elements)) - set(known.tolist()):
+            return []
+        start = dataclasses.replace(candidate.start, has_class_means=True)
+        try:
+            return [self._trial(dataclasses.replace(candidate, start=start), 0)]
+        except ConversionError:  # another kind of last layer
+            return []
+
+    def _short_trial(self, start: Start, way: Way) -> Trial:
         """Measures the rate of a candidate, and trains for a quarter of the length."""
         candidate = self._candidate(start, way)
         self._watch(candidate)
         settings = candidate.settings
-        steps, trainer = self._steps_of(settings), self._load(candidate.zo, settings)
+        steps, trainer = self._steps_of(settings), self._load(self._zo(candidate, 0), settings)
         found, _, cost = with_measured_rate(trainer.runtime, trainer.model, settings, self._pairs[0][0], steps)
         self._equivalents += cost
         return self._trial(dataclasses.replace(candidate, settings=found), max(1, round(_SHORT * steps)))
@@ -207,8 +242,8 @@ class Contest:
         """Trains on each part's other samples, and measures the held-out ones."""
         self._watch(candidate)
         settings, losses, hits = candidate.settings, list[NDArray[Any]](), list[NDArray[Any] | None]()
-        for train, judged in self._pairs:
-            trainer = self._load(candidate.zo, settings)
+        for pair, (train, judged) in enumerate(self._pairs):
+            trainer = self._load(self._zo(candidate, pair), settings)
             if steps:
                 trainer.fit(train, steps=steps, keep="last")
                 self._equivalents += trainer.equivalents
@@ -220,14 +255,14 @@ class Contest:
         self._trials.append(result)
         return result
 
-    def _best(self, rungs: Sequence[Way]) -> Trial:
+    def _best(self, rungs: Sequence[Way], starts: Sequence[Start]) -> Trial:
         """Returns the whole trial of the highest rung of a group that no other one beats by a standard error."""
 
         def by_loss(trials: Iterable[Trial]) -> list[Trial]:
             return sorted(trials, key=lambda trial: trial.loss)
 
         highest, *others = rungs
-        short = by_loss(self._short_trial(start, highest) for start in self._starts)
+        short = by_loss(self._short_trial(start, highest) for start in starts)
         start = short[0].candidate.start
         best, *next_best = by_loss([*short, *(self._short_trial(start, way) for way in others)])
         contenders = [best, *(trial for trial in next_best if not best.beats(trial, _LOST))][:_WHOLE]

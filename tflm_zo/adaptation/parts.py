@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..converters import Model
 from ..converters.metadata import ZoLoss
-from ..data import Data, DataError, Labels, Samples, labelled, read_arrays
-from ..runtime import Runtime
+from ..converters.settings import InjectChanges
+from ..data import Data, DataError, Inputs, Labels, Samples, labelled, read_arrays
 from ..training.run_data import Given, RunData, Split, hold_out
+from .evaluation import with_loss
 
 # Parts of the samples, and how many of them are held out in turn: a fifth of few samples says little.
 _PARTS: Final = 5
@@ -100,10 +103,13 @@ class Division:
     """The samples of a choice as they were given to `adapt`, and their division.
 
     Attributes:
+        model: plain model or ZO model.
+        inject: further settings of `inject` for a plain model.
         parts: parts that are held out in turn; None: the user gives the held-out samples.
-        samples: number of samples that the run of the choice trains on.
     """
 
+    model: Model
+    inject: InjectChanges
     x: Samples
     y: Labels | None
     validation_data: Given | None
@@ -111,24 +117,27 @@ class Division:
     rehearsal: Given | None
     groups: ArrayLike | None
     parts: Parts | None = None
-    samples: int = 0
 
-    def pairs(self, runtime: Runtime) -> list[tuple[Data, Data]]:
-        """Returns pairs of training and held-out samples for a loaded model.
+    @cached_property
+    def _inputs(self) -> Inputs:
+        return Inputs(with_loss(self.model, self.inject.get("loss"), self.inject.get("loss_output")))
 
-        Raises:
-            DataError: the samples do not fit the model.
-        """
+    @cached_property
+    def data(self) -> RunData:
+        """Samples of the run of the choice. DataError: the samples do not fit the model."""
         given: dict[str, Any] = {"rehearsal": self.rehearsal, "validation_data": self.validation_data}
-        data = RunData.of(runtime, self.x, self.y, validation_split=self.validation_split or 0.0, **given)
-        self.samples = len(data.train)
+        return RunData.of(self._inputs, self.x, self.y, validation_split=self.validation_split or 0.0, **given)
+
+    def pairs(self) -> list[tuple[Data, Data]]:
+        """Returns pairs of training and held-out samples. DataError: the samples do not fit the model."""
+        data = self.data
         if data.validation is not None:
             return [(data.train, data.validation)]
         if self.validation_split is not None:
             return []
         own = data.train.take(slice(data.samples))
         groups = groups_of(self.x) if self.groups is None else self.groups
-        self.parts = Parts.divide(own, runtime.metadata.known_loss, groups)
+        self.parts = Parts.divide(own, self._inputs.metadata.known_loss, groups)
         rest = data.train.take(slice(data.samples, None))
         return [(train + rest, judged) for train, judged in self.parts.pairs(own)]
 

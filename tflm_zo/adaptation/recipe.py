@@ -27,9 +27,10 @@ from ..training.length import check_length, chosen_steps, planned_steps, usual_e
 from ..training.run_data import Given, RunData, Split
 from ..training.setting_texts import MEASURED_RATE
 from ..training.trainer import Keep
-from .choice import AS_IS, RECALIBRATED, Candidate, Choice, Contest
+from .choice import Candidate, Choice, Contest
 from .evaluation import with_loss
 from .parts import Division, Parts
+from .starts import Start
 from .zo_model import Changes, KeptZoModel, chosen_before, model_of_run, of_resumed_run
 
 # Settings of `inject` that fit any way to train.
@@ -221,51 +222,53 @@ def adapt(
     starts = _starts(source, recalibrate, chooses, observer, x, y, inject)
     known = chosen_before(zo_model) if chooses and resume and zo_model is not None else None
     if known is not None:
-        settings, steps, ram, starts = known.settings, known.steps, known.ram, (known.start,)
+        settings, steps, ram, starts = known.settings, known.steps, known.ram, [Start.named(known.start, source)]
         inject = {**(inject or {}), "update_bits": known.update_bits}
     recalibration = None
-    if RECALIBRATED in starts:
+    if starts[-1].is_recalibrated:
         recalibration = recalibrated(source, x, runtime=runtime, threads=threads, watch=observer.recalibrating)
-    models = {start: source if start == AS_IS or recalibration is None else recalibration.model for start in starts}
-    choice = division = way = None
+        starts[-1] = dataclasses.replace(starts[-1], model=recalibration.model)
+    choice = way = None
     costs = list[Cost]()
     if limited and known is None:
         planned = plan(source, board=board, ram=ram, forward_only=forward_only, inject=inject)
         costs, ram = planned.fitting_of(cast(str | None, settings)), planned.target.ram
         way = costs[0].way
-    if chooses and known is None:
+    division = Division(source, inject or {}, x, y, validation_data, validation_split, rehearsal, groups)
+    if chooses and known is None and (pairs := division.pairs()):
         ladder = [cost.way for cost in costs] or ways(source, inject)
-        division = Division(x, y, validation_data, validation_split, rehearsal, groups)
 
         def load(zo: Model, settings: Settings) -> Trainer:
             return Trainer(zo, settings, runtime=runtime, threads=threads)
 
-        contest = Contest(models, ladder, inject or {}, load, observer.on_trial)
-        choice = contest.run(division.pairs, lambda own: _steps_of_trials(own, division, epochs, steps, budget))
-        way = choice.best.candidate.way if choice else way
+        contest = Contest(starts, ladder, inject or {}, runtime, load, observer.on_trial)
+        choice = contest.run(pairs, lambda own: _steps_of_trials(own, division, epochs, steps, budget))
+        way = choice.best.candidate.way
     if way is not None:
         settings, inject = way.settings, {**(inject or {}), "update_bits": way.update_bits}
     start = starts[0] if choice is None else choice.best.candidate.start
     cost = next((cost for cost in costs if cost.way is way), None)
     if choice is not None:
-        observer.on_chosen(choice, division.parts if division else None, cost)
+        observer.on_chosen(choice, division.parts, cost)
         settings = choice.best.candidate.settings
         if budget is not None:
             budget = max(budget / 3, budget - choice.equivalents)
-        elif refits and division and epochs is None and steps is None:
-            steps = chosen_steps(settings, division.samples)
-    if start == AS_IS:
+        elif refits and epochs is None and steps is None:
+            steps = chosen_steps(settings, len(division.data.train))
+    if not start.is_recalibrated:
         recalibration = None
     elif recalibration is not None:
         observer.on_recalibrated(recalibration)
-    source = models[start]
+    source = start.model
+    if start.has_class_means:
+        source = start.for_samples(division.data.train, (inject or {}).get("loss_output"), runtime)
     if refits:
         keep = "last"
     if validation_split is None:
         validation_split = "auto" if validation_data is None and keep == "best" else 0.0
     diverged = False
     for attempt in range(_ATTEMPTS):
-        of_choice = {"start": start if chooses else None, "ram": ram}
+        of_choice = {"start": start.name if chooses else None, "ram": ram}
         length = {"epochs": epochs, "steps": steps, **of_choice, MEASURED_RATE: "auto"}
         found = model_of_run(source, settings, changes, inject=inject, length=length)
         zo = found.zo
@@ -292,7 +295,7 @@ def adapt(
             trained=trained,
             recalibration=recalibration,
             choice=choice,
-            parts=division.parts if division else None,
+            parts=division.parts,
             cost=cost,
             budget=budget,
             before=None if choice is None else choice.before.values,
@@ -349,12 +352,12 @@ def _steps_of_trials(
     settings: Settings, division: Division, epochs: int | None, steps: int | None, budget: float | None
 ) -> int:
     """Returns the number of steps of a whole trial: those of a run, unless the user gives a shorter length."""
-    usual = chosen_steps(settings, division.samples)
+    usual = chosen_steps(settings, len(division.data.train))
     if budget is not None:
         samples = budget / _EQUIVALENTS_PER_SAMPLE / (division.parts.used if division.parts else 1)
         return min(usual, max(1, round(samples / settings.batch_size)))
     given = epochs is not None or steps is not None
-    return min(usual, planned_steps(settings, division.samples, epochs, steps)) if given else usual
+    return min(usual, planned_steps(settings, len(division.data.train), epochs, steps)) if given else usual
 
 
 def _starts(
@@ -365,15 +368,16 @@ def _starts(
     x: Samples,
     y: Labels | None,
     inject: InjectChanges | None,
-) -> tuple[str, ...]:
-    """Returns the starts that a way to train is chosen for, or the start of the run."""
+) -> list[Start]:
+    """Returns the starts that a way to train is chosen for, or the start of the run; the last may be recalibrated."""
+    as_is, other = Start(source), Start(source, is_recalibrated=True)
     if recalibrate is not None:
-        return (RECALIBRATED,) if recalibrate else (AS_IS,)
+        return [other if recalibrate else as_is]
     if recalibrates(source, x, y, inject):
-        return (AS_IS, RECALIBRATED) if chooses else (RECALIBRATED,)
+        return [as_is, other] if chooses else [other]
     if _keeps_statistics(source):
         observer.on_recalibrated(None)
-    return (AS_IS,)
+    return [as_is]
 
 
 def recalibrates(model: Model, x: Samples, y: Labels | None = None, inject: InjectChanges | None = None) -> bool:

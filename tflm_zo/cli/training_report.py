@@ -205,10 +205,10 @@ class ToldRun(Observer):
 def say_what_is_doubtful(found: Adaptation, files: Files) -> None:
     """Warns of a result that may not be worth using, and says why a run ended before its budget."""
     trainer, history, evaluated_on = found.trainer, found.history, files.measured_on(found)
-    if not found.is_trained:
-        start = "MODEL as it is" if found.recalibration is None else "MODEL, recalibrated"
+    if found.choice is not None and not found.is_trained:
+        start = found.choice.best.candidate.start.name
         warn(
-            f"no way to train was better than MODEL on {evaluated_on}, so {files.output} is {start}; --algorithm"
+            f"no way to train was better than MODEL, {start}, on {evaluated_on}, so {files.output} is that; --algorithm"
             " trains anyway"
         )
     elif found.is_unchanged:
@@ -278,7 +278,7 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
 
 
 def _named(candidate: Candidate) -> str:
-    return ", ".join(filter(None, (candidate.rung, candidate.start, _written_rate(candidate.rate))))
+    return ", ".join(filter(None, (candidate.rung, candidate.start.name, _written_rate(candidate.rate))))
 
 
 def _written_rate(rate: float | None) -> str:
@@ -293,7 +293,7 @@ def _described_choice(found: Adaptation) -> dict[str, Any]:
     trials = [
         {
             "way": trial.candidate.rung,
-            "start": trial.candidate.start,
+            "start": trial.candidate.start.name,
             "rate": trial.candidate.rate,
             "steps": trial.steps,
             **{name: value for name, value in trial.values.items() if name in shown},

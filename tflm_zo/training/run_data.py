@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from ..converters.metadata import ZoLoss
 from ..core import samples_in_order
-from ..data import Data, DataWarning, Labels, Samples, labelled, prepare
-from ..runtime import Runtime
+from ..data import Data, DataWarning, Inputs, Labels, Samples, labelled, prepare
 from .checks import SettingsError, check_number
 
 Given = Samples | tuple[Samples, Labels | None]
@@ -53,7 +52,7 @@ class RunData:
     @classmethod
     def of(
         cls,
-        runtime: Runtime,
+        model: Inputs,
         x: Samples,
         y: Labels | None = None,
         *,
@@ -65,9 +64,9 @@ class RunData:
         """Returns the samples of a run; see `Trainer.fit`. `seed` selects the held-out samples."""
         if validation_data is not None and validation_split not in (0.0, "auto"):
             raise SettingsError("validation_data", "be given without a validation split")
-        own, loss = prepare(runtime, x, y), runtime.metadata.known_loss
-        validation = None if validation_data is None else prepare(runtime, *_pair(validation_data))
-        data = own if rehearsal is None else own + prepare(runtime, *_pair(rehearsal))
+        own, loss = prepare(model, x, y), model.metadata.known_loss
+        validation = None if validation_data is None else prepare(model, *_pair(validation_data))
+        data = own if rehearsal is None else own + prepare(model, *_pair(rehearsal))
         judged: Any = None
         if validation is None and validation_split == "auto":
             judged = usual_held_out_samples(data.labels, loss, seed)
