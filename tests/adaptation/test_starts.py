@@ -48,10 +48,10 @@ def test_the_largest_logit_is_of_the_nearest_mean(network: str) -> None:
     x, z = embeddings(model, known), embeddings(model, asked)
     means = np.stack([x[known.labels == c].mean(axis=0) for c in range(known.labels.max() + 1)])
     distances = ((z[:, None] - means) ** 2).sum(axis=-1)
-    answers = zo.Trainer(with_loss(found)).predict(asked.inputs[0]).reshape(len(asked), -1)
+    answers = zo.Trainer(found).predict(asked.inputs[0]).reshape(len(asked), -1)
     # Levels of weights and logits round: a nearest mean that is nearest by a hair may lose.
     first, second = np.sort(distances, axis=1)[:, :2].T
-    clear = second - first > 0.1 * (second + first)
+    clear = second - first > 0.02 * (second + first)
     assert clear.mean() > 0.5
     assert (answers.argmax(axis=1) == distances.argmin(axis=1))[clear].all()
 
@@ -75,7 +75,7 @@ def test_samples_of_one_kind_and_classes_without_samples() -> None:
     model = load_model(MODELS["small_cnn"]())
     data = data_of(model, 40)
     for numbers in ([0, 1, 2, 3], [0, 1], [0, 0, 0]):
-        found = zo.Trainer(with_loss(with_class_means(model, data.take(numbers))))
+        found = zo.Trainer(with_class_means(model, data.take(numbers)))
         answers = found.predict(data.take(numbers).inputs[0]).reshape(len(numbers), -1)
         assert (answers.argmax(axis=1) == data.labels[numbers]).all()
     equal = Data([np.repeat(data.inputs[0][:1], 4, axis=0)], np.arange(4, dtype=np.int32))

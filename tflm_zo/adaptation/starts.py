@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import Model
+from ..converters import ConversionError, Model
 from ..converters.grow_classes import QUIET, class_layer
 from ..converters.model import Subgraph
 from ..converters.passes.loss import logits_of, output_number
@@ -17,6 +17,8 @@ from ..recalibration.walk import outputs_of
 
 # Slopes of logits that are tried, as shares of the largest one that clamps none.
 _SLOPES: Final = 2.0 ** (-np.arange(17) / 2)
+# Scale of weights whose class means are all the same.
+_SMALLEST_SCALE: Final = 1e-6
 _INT32: Final = np.iinfo(np.int32)
 
 _AS_IS, _RECALIBRATED, _CLASS_MEANS = "as is", "recalibrated", "class means"
@@ -62,12 +64,14 @@ def with_class_means(model: Model, data: Data, loss_output: int | str | None = N
         runtime: name of the runtime that computes embeddings.
 
     Raises:
-        ConversionError: the logits do not come from a FULLY_CONNECTED layer with constant int8 weights.
+        ConversionError: the logits do not come from a FULLY_CONNECTED layer with constant int8 weights and a bias.
     """
     result = model.copy()
     graph = result.only_graph
     logits, _ = logits_of(graph, graph.outputs[output_number(graph, loss_output)])
     layer = class_layer(graph, logits)
+    if layer.input(2) is None:
+        raise ConversionError(f"class means: {layer.label} has no bias")
     embedding, weights, bias = layer.inputs[0], graph.own_input(layer, 1), graph.own_input(layer, 2)
     assert embedding is not None
     into, out, own = embedding.quantization, logits.quantization, weights.quantization
@@ -85,9 +89,11 @@ def with_class_means(model: Model, data: Data, loss_output: int | str | None = N
     rows = np.where(known[:, None], slope / into.scale * (means - centre), 0.0)
     offsets = (lowest + highest) / 2 - slope / 2 * ((means**2).sum(axis=1) - (centre**2).sum())
     offsets[~known] = lowest + QUIET * (highest - lowest)
-    scale = max(float(np.abs(rows).max()) / 127, float(np.finfo(np.float32).tiny))
+    scale = max(float(np.abs(rows).max()) / 127, _SMALLEST_SCALE)
+    levels = np.rint(rows / scale)
+    offsets += into.scale * (rows - scale * levels) @ centre  # so that rounding changes nothing at the centre
     own.scales = np.full_like(own.scales, scale)
-    weights.set_data(np.rint(rows / scale).astype(np.int8).reshape(weights.shape))
+    weights.set_data(levels.astype(np.int8).reshape(weights.shape))
     if bias.quantization is not None:
         bias.quantization.scales = np.full_like(bias.quantization.scales, into.scale * scale)
     bias.set_data(np.clip(np.rint(offsets / (into.scale * scale)), _INT32.min, _INT32.max).astype(np.int32))
