@@ -3,8 +3,7 @@
  * Types shared by every function of the op pack's core.
  *
  * The core is C99, uses integers only, allocates nothing, has no global state and calls nothing but
- * memcpy/memset. Desktop library and firmware share its sources, so that a training run is
- * bit-exact across them.
+ * memcpy/memset.
  *
  * Two kinds of functions may have changed something if they fail (zo_status.h):
  *
@@ -22,10 +21,6 @@
 #include <stdint.h>
 
 #include "ops/core/zo_status.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Family of the random direction z. Values are part of the file format. */
 typedef enum zo_distribution_kind {
@@ -108,9 +103,8 @@ typedef enum zo_tensor_type {
 } zo_tensor_type;
 
 /* A layer's bias is moved like a weight v of its channel whose input is always 2^5, and is worth
- * 2^5 v. A constant input of that size gets a bias steps of the size that the other weights'
- * are: an activation whose 255 levels span about eight standard deviations, as calibration leaves
- * it, has a root mean square of about 2^5 levels from its zero point. */
+ * 2^5 v: about the root mean square, in levels from its zero point, of an activation whose 255 levels
+ * span eight standard deviations, as calibration leaves it. */
 #define ZO_BIAS_SHIFT 5u
 /* No step takes a bias beyond +-2^30; one that begins beyond does not get further away. Sums of
  * 32,896 products of int8 values, of which one is relative to its zero point, then stay in int32.
@@ -138,9 +132,5 @@ typedef struct zo_tensor {
                                 neither perturbed nor updated; the random streams run on over them */
   uint32_t type;             /* zo_tensor_type */
 } zo_tensor;
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_TYPES_H_ */

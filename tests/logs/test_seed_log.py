@@ -1,4 +1,4 @@
-"""The seed log: its bytes by zo_log.h, and the usable part of a damaged one."""
+"""The seed log: its bytes by docs/file-formats.md, and the usable part of a damaged one."""
 
 import hashlib
 import struct

@@ -1,8 +1,8 @@
 """The log (``.zolog``) of a run.
 
-Weight perturbation writes a seed log, which has every step (format: ``ops/core/log/zo_log.h``). A layer-wise
-run, whose updates depend on data, writes a snapshot log, which has the loss of every step and the weights
-after some of them (format: ``ops/core/log/zo_snapshot_log.h``).
+Weight perturbation writes a seed log, which has every step. A layer-wise run, whose updates depend on data,
+writes a snapshot log, which has the loss of every step and the weights after some of them. Both formats:
+``docs/file-formats.md``.
 """
 
 from __future__ import annotations

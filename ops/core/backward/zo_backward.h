@@ -88,8 +88,7 @@ static inline int zo_backward_looks(uint32_t kind) {
 /* int32 values of scratch memory of a program's steps: a layer's in_c, a pooling's channels. */
 uint32_t zo_backward_scratch_values(const zo_backward_step* steps, uint32_t count);
 
-/* Checks that steps and fields fit each other; once for all runs.
- * Errors: ZO_ERROR_ARGUMENT. */
+/* Checks that steps and fields fit each other; once for all runs. */
 zo_status zo_backward_check(const zo_backward* program);
 
 /* Finds the norms of the layers' weights, which change with the weights: once a step.
@@ -104,9 +103,7 @@ zo_status zo_backward_norms(const zo_backward* program, const int8_t* const* sou
  *   sources  [step_count], of LAYER its weights, of MASK the operator's output, int8 [samples,
  *            count of `to`], of MAX_POOL its input, int8 [samples, in_h, in_w, channels], of LEVELS
  *            input or output, int8 [samples, count of `to`], of PRODUCT the other factor, int8
- *            [samples, other_length]; others are not read
- *
- * Errors: ZO_ERROR_ARGUMENT. */
+ *            [samples, other_length]; others are not read */
 zo_status zo_backward_run(const zo_backward* program, uint32_t begin, uint32_t end, uint32_t first, uint32_t samples,
                           const int8_t* const* sources);
 

@@ -2,17 +2,12 @@
  *
  * Errors of the inputs of a CONV_2D or DEPTHWISE_CONV_2D from those of its outputs, of one sample,
  * in integers: weights of 8 bits, errors of 16, sums of 32. Errors and exponents are those of
- * zo_errors.h, layers and their layouts those of zo_node_layer.h, whose fields for nodes are
- * unused.
+ * zo_errors.h, layers and their layouts those of zo_node_layer.h, whose fields for nodes are unused.
  */
 #ifndef TFLM_ZO_OPS_CORE_BACKWARD_ZO_CONV_BACKPROP_H_
 #define TFLM_ZO_OPS_CORE_BACKWARD_ZO_CONV_BACKPROP_H_
 
 #include "ops/core/nodes/zo_node_layer.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Weights that read one input channel, k_h * k_w * out_c (depthwise: k_h * k_w * out_c / in_c), at
  * most: sums of their squares fit 32 bits. */
@@ -28,9 +23,7 @@ uint32_t zo_conv_backprop_scratch_values(const zo_node_layer* layer);
  * which changes with the weights and not with the sample: once for all samples of a step.
  *
  *   weights  int8 [out_c, k_h, k_w, in_c] or, depthwise, [1, k_h, k_w, out_c]
- *   scratch  int32 [zo_conv_backprop_scratch_values]
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, or a layer that does not fit. */
+ *   scratch  int32 [zo_conv_backprop_scratch_values] */
 zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* weights, int32_t* scratch, uint32_t* norm);
 
 /* Errors of the inputs, with e_pc that of output channel c at position p,
@@ -58,16 +51,9 @@ zo_status zo_conv_backprop_norm_s8(const zo_node_layer* layer, const int8_t* wei
  *   input_errors   int16 [in_h, in_w, in_c]; may begin before output_errors, and overlap them, if
  *                  for each input position they end, up to it, before the first output position that
  *                  a later one reads: positions are written in order, after all of their sums
- *   scratch        int32 [zo_conv_backprop_scratch_values]
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, a layer that does not fit, or a norm that no weights
- * have. */
+ *   scratch        int32 [zo_conv_backprop_scratch_values] */
 zo_status zo_conv_backprop_s8(const zo_node_layer* layer, const int8_t* weights, uint32_t norm, const int16_t* scales,
                               const int16_t* output_errors, int8_t exponent, int16_t* input_errors,
                               int8_t* input_exponent, int32_t* scratch);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_BACKWARD_ZO_CONV_BACKPROP_H_ */

@@ -2,14 +2,14 @@
  *
  * Errors of a tensor, and their way back through operators without parameters.
  *
- * The error of a value y is dL/dy, of one sample and for one LSB of y. A tensor's errors are 16-bit
- * integers with one exponent: dL/dy = error * 2^exponent. Integers are within +-32767. An exponent
- * is one of int8_t: one that a function finds to be beyond saturates, which no network's gradients
- * come near. The exponent of errors that are all 0 says nothing.
+ * The error of a value y is dL/dy, of one sample and for one LSB of y. A tensor's errors are integers
+ * within +-32767 with one exponent, int8_t: dL/dy = error * 2^exponent. An exponent beyond that
+ * saturates, which no network's gradients come near. That of errors that are all 0 says nothing.
  *
  * If a function makes errors of others, it takes and gives exponents apart, and multiplies
  * before it rounds, once and half up: its result fills 16 bits as far as its header's bound allows,
- * and nothing saturates. All functions are of one sample.
+ * and nothing saturates. All functions are of one sample, and return ZO_ERROR_ARGUMENT for a null
+ * pointer, a count of 0, and sizes or factors that do not fit.
  *
  * The function for each operator, from the errors e of its outputs to those of its inputs:
  *
@@ -48,9 +48,7 @@ typedef struct zo_error_factors {
  *   outputs int8 [count] of the operator that clamps
  *   low     outputs <= low are clamped; -129: none are
  *   high    outputs >= high are clamped; 128: none are
- *   errors  int16 [count], changed in place
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, or count 0. */
+ *   errors  int16 [count], changed in place */
 zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int32_t high, int16_t* errors);
 
 /* Errors times factors,
@@ -63,9 +61,7 @@ zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int
  *
  *   count    of values; channels of the factors divide it
  *   errors   int16 [count]
- *   scaled   int16 [count], may begin where `errors` do, or before
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, count 0, factors that do not fit. */
+ *   scaled   int16 [count], may begin where `errors` do, or before */
 zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const int16_t* errors, int8_t exponent,
                           int16_t* scaled, int8_t* scaled_exponent);
 
@@ -74,19 +70,16 @@ zo_status zo_scale_errors(const zo_error_factors* factors, uint32_t count, const
  *   sum_i        = floor((l_i 2^d + s_i) / 2^(d+o) + 1/2)
  *   sum exponent = that of l, plus o
  *
- * where l are the errors with the larger exponent, of the sum so far and of
- * the shifted `errors`, and s the others, d is the difference of their exponents, and o, 0 or
- * 1, the smallest for which all |sum_i| <= 32767. If d exceeds 15, s counts as 0. If either are all
- * 0, the sum is the other.
+ * where l are the errors with the larger exponent, of the sum so far and of the shifted `errors`, s
+ * the others, d the difference of their exponents, and o, 0 or 1, the smallest for which all
+ * |sum_i| <= 32767. If d exceeds 15, s counts as 0. If either are all 0, the sum is the other.
  *
  *   errors  int16 [count]
- *   sum     int16 [count], changed in place with its exponent
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, count 0. */
+ *   sum     int16 [count], changed in place with its exponent */
 zo_status zo_add_errors(uint32_t count, const int16_t* errors, int8_t exponent, int16_t* sum, int8_t* sum_exponent);
 
 /* Copies blocks of errors that lie `pitch` apart, from the outputs of CONCATENATION or PAD to one
- * input; the exponent stays.
+ * input; the exponent stays. pitch >= length.
  *
  *   slice[i * length + j] = errors[offset + i * pitch + j], i < blocks, j < length
  *
@@ -94,9 +87,7 @@ zo_status zo_add_errors(uint32_t count, const int16_t* errors, int8_t exponent, 
  * is a block for each index of the axes before. PAD of height and width: a block is a row of the
  * input, in_w * channels, the pitch a row of the output, and the offset begins at (top, left).
  *
- *   slice  int16 [blocks * length], may begin where `errors` do, or before, and not elsewhere in them
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, blocks or length 0, pitch < length. */
+ *   slice  int16 [blocks * length], may begin where `errors` do, or before, and not elsewhere in them */
 zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length, const int16_t* errors,
                           int16_t* slice);
 
@@ -104,9 +95,7 @@ zo_status zo_slice_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint
  * UNPACK or SLICE.
  *
  *   count   of the whole's values, which hold the blocks
- *   placed  int16 [count], not `errors`
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, blocks or length 0, pitch < length. */
+ *   placed  int16 [count], not `errors` */
 zo_status zo_place_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint32_t length, const int16_t* errors,
                           uint32_t count, int16_t* placed);
 
@@ -115,9 +104,7 @@ zo_status zo_place_errors(uint32_t blocks, uint32_t pitch, uint32_t offset, uint
  *
  *   mantissas  int16 [256], within +-32767
  *   levels     int8 [count] of the function's input or output
- *   scaled     int16 [count], may begin where `errors` do, or before
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, count 0, an exponent beyond +-255. */
+ *   scaled     int16 [count], may begin where `errors` do, or before */
 zo_status zo_level_errors(const int16_t* mantissas, int32_t factor_exponent, uint32_t count, const int8_t* levels,
                           const int16_t* errors, int8_t exponent, int16_t* scaled, int8_t* scaled_exponent);
 
@@ -147,9 +134,7 @@ int zo_product_fits(const zo_error_product* product, uint32_t count);
  *   count   of the output's values
  *   other   int8 [other_length] or null
  *   errors  int16 [count]
- *   result  int16 [length], not `errors`
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, sizes or a factor that do not fit. */
+ *   result  int16 [length], not `errors` */
 zo_status zo_product_errors(const zo_error_product* product, const zo_error_factors* factor, uint32_t count,
                             const int8_t* other, const int16_t* errors, int8_t exponent, int16_t* result,
                             int8_t* result_exponent);

@@ -22,8 +22,7 @@ typedef struct zo_pool {
   uint32_t pad_top, pad_left;  /* smaller than the window; every window reads an input */
 } zo_pool;
 
-/* Checks that the sizes fit each other.
- * Errors: ZO_ERROR_ARGUMENT. */
+/* Checks that the sizes fit each other. */
 zo_status zo_pool_check(const zo_pool* pool);
 
 /* int32 values of scratch memory that zo_average_pool_backprop needs: channels. */
@@ -40,9 +39,7 @@ uint32_t zo_pool_scratch_values(const zo_pool* pool);
  *
  *   inputs         int8 [in_h, in_w, channels]
  *   output_errors  int16 [out_h, out_w, channels]
- *   input_errors   int16 [in_h, in_w, channels]
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, or sizes that do not fit. */
+ *   input_errors   int16 [in_h, in_w, channels] */
 zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs, const int16_t* output_errors, int8_t exponent,
                                int16_t* input_errors, int8_t* input_exponent);
 
@@ -59,9 +56,7 @@ zo_status zo_max_pool_backprop(const zo_pool* pool, const int8_t* inputs, const 
  *
  *   output_errors  int16 [out_h, out_w, channels]
  *   input_errors   int16 [in_h, in_w, channels]; may overlap output_errors as in zo_conv_backprop_s8
- *   scratch        int32 [zo_pool_scratch_values]
- *
- * Errors: ZO_ERROR_ARGUMENT: a null pointer, or sizes that do not fit. */
+ *   scratch        int32 [zo_pool_scratch_values] */
 zo_status zo_average_pool_backprop(const zo_pool* pool, const int16_t* output_errors, int8_t exponent,
                                    int16_t* input_errors, int8_t* input_exponent, int32_t* scratch);
 

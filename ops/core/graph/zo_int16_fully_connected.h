@@ -8,10 +8,6 @@
 
 #include "ops/core/zo_types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Inputs of one unit: sums of 8-bit products stay in int32_t. */
 #define ZO_INT16_DEPTH_MAX 65536
 
@@ -43,9 +39,5 @@ typedef struct zo_int16_fully_connected {
  *   x  int8 [depth]
  *   y  int8 [units] */
 void zo_int16_fully_connected_s8(const zo_int16_fully_connected* layer, const int8_t* x, int8_t* y);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_GRAPH_ZO_INT16_FULLY_CONNECTED_H_ */

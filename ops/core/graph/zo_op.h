@@ -1,31 +1,26 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The custom ops, independent of any runtime: an adapter hands over the op's
- * options and tensors and gets a status. ops/tflite and ops/tflm are thin
- * because everything that can be shared is here.
+ * The custom ops, independent of any runtime: an adapter (ops/tflite, ops/tflm) hands over the op's
+ * options and tensors and gets a status.
  *
  * Weight ops (TFLM_ZO_SEED_REPLAY, TFLM_ZO_UPDATE, TFLM_ZO_PERTURB):
  *
  *   inputs   0 zo_command  int32 [words]
- *            1 zo_state    int32 [4], variable tensor shared by the segment's
- *                          weight ops: {ZO_STATE_MAGIC once the weights are
- *                          initialized, steps, saturated, 0}. The runtime
- *                          zeroes it together with the weights (allocation,
- *                          reset), so that the first op to run after that
- *                          copies the initial weights in.
- *            2 zo_initial  int8 [weights of the segment], constant: the initial
- *                          weights of its tensors one after the other, biases
- *                          as 4 bytes, little-endian
- *            3 zo_fraction int8, variable, same size and order but without the
- *                          biases, which have none (ZO_OPTION_FRACTION only)
+ *            1 zo_state    int32 [4], variable tensor shared by the segment's weight ops:
+ *                          {ZO_STATE_MAGIC once the weights are initialized, steps, saturated, 0}.
+ *                          The runtime zeroes it together with the weights (allocation, reset), so
+ *                          the first op to run after that copies the initial weights in
+ *            2 zo_initial  int8 [weights of the segment], constant: the initial weights of its
+ *                          tensors in order, biases as 4 bytes, little-endian
+ *            3 zo_fraction int8, variable, same size and order but without the biases, which have
+ *                          none (ZO_OPTION_FRACTION only)
  *            then, for each trainable tensor,
  *              weights     int8, variable; or biases, int32 [channels], variable
  *              multiplier  int32 [channels], constant (ZO_OPTION_MULTIPLIER only)
  *              mask        int8 [(weights + 7) / 8], constant: the bits of zo_mask.h
  *                          (ZO_OPTION_MASK only); absent for a tensor that is trained whole
- *   outputs  0 zo_status   int32 [4], only if ZO_OPTION_LAST is set:
- *                          {word 0 of the command, steps applied since the
- *                          weights were initialized or all restored, weights
+ *   outputs  0 zo_status   int32 [4], only if ZO_OPTION_LAST is set: {word 0 of the command, steps
+ *                          applied since the weights were initialized or all restored, weights
  *                          clipped in this invoke, checksum or 0}; may be absent (null)
  *   options  bytes, little-endian, no alignment:
  *            0  u8   1 (version)
@@ -34,9 +29,8 @@
  *            3  u8   max_queries, 1..ZO_MAX_QUERIES
  *            4  u16  number of tensors
  *            6  u16  number of blocks
- *            8  per tensor 12 bytes: u16 stream, u16 block (bit 15: the tensor
- *               is int16; bit 14: it is of biases), u32 channels, u32 inner
- *               (see zo_tensor)
+ *            8  per tensor 12 bytes: u16 stream, u16 block (bit 15: the tensor is int16; bit 14: it
+ *               is of biases), u32 channels, u32 inner (see zo_tensor)
  *
  * TFLM_ZO_LOSS:
  *
@@ -103,15 +97,13 @@ extern "C" {
  * bytes or more. */
 #define ZO_NO_SIZE UINT32_C(0xFFFFFFFF)
 
-/* A tensor as an adapter hands it over. data is null for an absent optional
- * tensor and for an output nothing reads. */
+/* A tensor. data is null for an absent optional tensor and for an output that nothing reads. */
 typedef struct zo_buffer {
   void* data;
   uint32_t bytes;
 } zo_buffer;
 
-/* Returns the op's input i (output -1 - i for negative arguments: -1 is
- * output 0). Out of range: {NULL, 0}. */
+/* Returns the op's input `index`, or output -1 - `index` if that is negative; beyond: {NULL, 0}. */
 typedef zo_buffer (*zo_buffer_source)(void* context, int32_t index);
 
 /* Addresses of the trainable tensors, for the owner of the runtime, which reads or writes them (a
@@ -137,8 +129,7 @@ typedef struct zo_directory {
   int32_t* state; /* zo_state of the segment; null before its first invoke */
 } zo_directory;
 
-/* Checks a weight op's options and the sizes of its tensors. For Prepare: data
- * pointers may be null, sizes may not. */
+/* Checks a weight op's options and the sizes of its tensors, for Prepare: data may be null. */
 zo_status zo_weight_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
 
 /* Runs a weight op. `opcode` is REPLAY, UPDATE or PERTURB; `directory` may be

@@ -11,10 +11,6 @@
 /* Whether there is zo_form_products: if it is faster than to add to zeros. */
 #define ZO_FORM_PRODUCTS ZO_MVE
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A row and its factor, of 16 bits. */
 typedef struct zo_product {
   const int8_t* row;
@@ -29,10 +25,6 @@ void zo_add_products(int32_t* sums, uint32_t count, const zo_product* products, 
 #if ZO_FORM_PRODUCTS
 /* products[j] = factor * (row[j] - zero_point), j < count. */
 void zo_form_products(int32_t* products, uint32_t count, const int8_t* row, int32_t factor, int32_t zero_point);
-#endif
-
-#ifdef __cplusplus
-}
 #endif
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_PRODUCTS_H_ */

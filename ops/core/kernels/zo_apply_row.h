@@ -28,10 +28,6 @@
 #define ZO_ROWS_FRACTIONS 0
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Moves weights by steps, rounded by the words after `stream`, four weights a word, and returns how
  * many were clipped.
  *
@@ -59,10 +55,6 @@ uint32_t zo_apply_row_16(int8_t* weights, int8_t* fraction, const int32_t* steps
 /* The same of ZO_ROWS_TOGETHER rows; weights and fractions are as many bytes apart. */
 uint32_t zo_apply_rows_16(int8_t* weights, int8_t* fraction, const uint32_t* apart, const int32_t* steps,
                           uint32_t count, int32_t limit, int32_t largest);
-#endif
-
-#ifdef __cplusplus
-}
 #endif
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_APPLY_ROW_H_ */

@@ -23,10 +23,6 @@
 
 #if ZO_DENSE_CHANNELS > 0u
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Samples of a call, at most. */
 #define ZO_DENSE_SAMPLES 16u
 
@@ -75,10 +71,6 @@ typedef struct zo_dense_block {
  * undefined afterwards. Sums, before and after, are within 31 bits. */
 void zo_dense_sums(int32_t* sums, uint32_t apart, uint32_t count, uint32_t channels, zo_dense_block* block,
                    const zo_dense_inputs* inputs, int adds);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif
 

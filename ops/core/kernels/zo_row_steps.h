@@ -5,10 +5,6 @@
 
 #include "ops/core/math/zo_scale.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Gradients are squared in units of 2^ZO_SQUARE_SHIFT and count for ZO_SQUARE_MAX of them at most:
  * two million squares fit 64 bits. */
 #define ZO_SQUARE_SHIFT 8u
@@ -36,9 +32,5 @@ zo_row_scale zo_row_scale_of(zo_scale factor, int32_t clip);
  *   values   int32 [count], |G| <= largest
  *   squares  zo_row_squares of the gradient is added to it, if it is not null */
 void zo_row_steps(int32_t* values, uint32_t count, int32_t largest, const zo_row_scale* scale, uint64_t* squares);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_ROW_STEPS_H_ */

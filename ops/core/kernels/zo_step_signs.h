@@ -2,9 +2,8 @@
  *
  * The inner loop of an update along Rademacher directions on cores with the DSP extension
  * (Cortex-M4, M7, M33, M55), four weights at a time. zo_update.c has the portable form, which is
- * the reference and serves every other core and every other kind of step. zo_step_signs.c makes the
- * tables, zo_step_signs_dsp.c has the loops, zo_step_signs_mve.c those of up to four
- * queries with vectors.
+ * the reference and serves every other core and kind of step. zo_step_signs.c makes the tables,
+ * zo_step_signs_dsp.c has the loops, zo_step_signs_mve.c those of up to four queries with vectors.
  *
  * A weight's step is one of 2^Q sums of +-coefficients. Two queries make a table of all sums of two
  * weights, so that four bits, two of either query's word, fetch two weights' steps. With 8 bits the

@@ -2,29 +2,14 @@
  *
  * Requests and answers of a link (zo_link.h).
  *
- * Contents of frames (zo_frame.h), all fields little-endian. A request:
- *
- *   0    u8  version of the protocol, ZO_LINK_VERSION
- *   1    u8  operation, zo_link_operation
- *   2    u16 sequence number
- *   4    depends on the operation
- *
- * An answer:
- *
- *   0    u8  version
- *   1    u8  operation | 0x80
- *   2    u16 sequence number of the request
- *   4    u32 zo_status
- *   8    depends on the operation, if the status is ZO_OK
+ * docs/file-formats.md specifies the heads of both, of 4 bytes and of 8: version, operation, sequence
+ * number, and of an answer zo_status. What follows depends on the operation. All fields are
+ * little-endian.
  *
  * A request of another version is answered with ZO_ERROR_OPTIONS and the device's version.
  */
 #ifndef TFLM_ZO_OPS_CORE_LINK_ZO_LINK_PROTOCOL_H_
 #define TFLM_ZO_OPS_CORE_LINK_ZO_LINK_PROTOCOL_H_
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 #define ZO_LINK_VERSION 1u
 
@@ -73,9 +58,5 @@ typedef enum zo_link_operation {
    * ZO_ERROR_STORE: it could not be logged. Those before it are taken. */
   ZO_LINK_FLEET_RECORDS = 8,
 } zo_link_operation;
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_LINK_ZO_LINK_PROTOCOL_H_ */

@@ -3,34 +3,12 @@
  * The seed log (.zolog): a complete, append-only checkpoint of a weight-perturbation run. Base
  * model + log = trained weights, since every direction comes from a seed.
  *
- * All fields little-endian. Header, ZO_LOG_HEADER_BYTES:
+ * docs/file-formats.md specifies its bytes: a header with all settings, then one record for each
+ * complete step, zo_log_record_bytes(queries), and among them one for each measurement.
  *
- *   0    8   magic 5A 4F 4C 4F 47 0D 0A 1A ("ZOLOG", and bytes that text transfers change)
- *   8    u16 version, 3; its upper byte is another one in a padded log, see zo_store_units.h
- *   10   u16 bytes of the header
- *   12   u16 bytes of a record
- *   14   u16 queries per step
- *   16   16  fingerprint of the base model: the first 16 bytes of its file's SHA-256
- *   32   92  u32 each: run_seed, steps, samples, batch, parts, queries, estimator, rule,
- *            distribution (kind << 24 | p_zero << 16 | mu), rate, final_rate, schedule,
- *            warmup_steps, decay, decay_steps, clip, gradient_norm, blocks, stage_steps [2],
- *            stage_p_zero ([0] | [1] << 8), chain << 16 | momentum, sharpness
- *            (zo_control_settings)
- *   124  u32 measure_every, see zo_measurement.h: steps between measurements; 0: never
- *   128  u32 CRC-32 (IEEE 802.3) of bytes 0..127
- *
- * then one record for each complete step, zo_log_record_bytes(queries) = 20 + 4 queries, and among
- * them one for each measurement, zo_measurement.h:
- *
- *   0    u32 step, counted from 0
- *   4    i32 mean loss of the step, unit 2^-16
- *   8    i64 mean_square after the step, for the control unit to resume with
- *   16   i32 coefficients [queries]
- *   end  u32 checksum
- *
- * The checksum of a record, a measurement's too, is the CRC-32 of it continued from the checksum
- * right before it, the first one's from the header's: a record only follows the records that it was
- * written after, so remains of an older run in the same store never continue a newer one.
+ * The checksum of a record, a measurement's too, continues from the one right before it, the first
+ * one's from the header's: a record only follows the records that it was written after, so remains
+ * of an older run in the same store never continue a newer one.
  *
  * The seed of query q of step t is zo_query_seed(run_seed, t, q). A step is in the log when its
  * record is complete: bytes behind the last complete record are an interrupted write and are cut

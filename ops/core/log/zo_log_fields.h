@@ -11,7 +11,7 @@
 void zo_log_write_magic(uint8_t* bytes);
 int zo_log_has_magic(const uint8_t* bytes);
 
-/* The settings as words, in the order that zo_log.h gives. */
+/* The settings as words, in the order of a header. */
 #define ZO_LOG_SETTINGS_BYTES (4 * 23)
 
 void zo_log_write_settings(const zo_control_settings* settings, uint8_t* bytes);

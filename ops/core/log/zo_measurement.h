@@ -2,15 +2,8 @@
  *
  * Measurements of a run: the loss of its weights on data that are always the same, so that the best
  * state can be kept. A run that measures does so every `every` steps, before its first step and
- * after its last one; each log (zo_log.h, zo_snapshot_log.h) has a record of each measurement among
- * the records of its steps, ZO_MEASUREMENT_BYTES, little-endian:
- *
- *   0    u32 complete steps done
- *   4    u32 samples that have a label, the ones that count
- *   8    i64 sum of their losses, unit 2^-16
- *   16   u32 correct: outputs that were right (0 for the mean squared error)
- *   20   u32 CRC-32 of samples and labels that were measured, as the model reads them
- *   24   u32 checksum, as the log says
+ * after its last one. Each log has a record of each measurement among the records of its steps
+ * (docs/file-formats.md).
  *
  * The best measurement is the first of those with the smallest sum among those with at least as
  * many right outputs as the first one. If a network is confidently wrong to begin with, its loss

@@ -4,59 +4,21 @@
  * it carries snapshots of the weights. A resumed run starts from the last complete snapshot and,
  * with the same data, ends with the same bits, log included.
  *
- * All fields little-endian. Header, zo_snapshot_header_bytes(tasks) = 164 + 32 tasks:
- *
- *   0    8   magic, as in zo_log.h
- *   8    u16 version, 4; its upper byte is another one in a padded log, see zo_store_units.h
- *   10   u16 bytes of the header
- *   12   u16 bytes of a record, 12
- *   14   u16 tasks
- *   16   16  fingerprint of the base model: the first 16 bytes of its file's SHA-256
- *   32   92  zo_control_settings, as in zo_log.h
- *   124  u32 first_segment
- *   128  u32 steps between snapshots
- *   132  u32 bytes of a snapshot's weights
- *   136  u32 CRC-32 of the training samples and labels, as the model reads them
- *   140  u32 weight_clip
- *   144  u32 rule | exact_rule << 8
- *   148  u8  exact_bits [3], weight_bits
- *   152  u16 rows_least, rows_most
- *   156  u32 measure_every, see zo_measurement.h: steps between measurements; 0: never
- *   160  32 for each task: u32 number of its first trainable tensor, u32 its tensors << 16 | kind,
- *            u32 queries, u32 mu << 16 | 1, u32 rate, u32 mantissa, i32 exponent of its gain,
- *            u32 0
- *   end  u32 CRC-32 of the header before it
- *
- * then two slots, three if the run measures, of zo_snapshot_bytes(tasks, weight bytes) = 16 +
- * 8 tasks + weight bytes + 4:
- *
- *   0    u32 checksum of the header of the run that it belongs to; another one: the slot is empty
- *   4    u32 number of the snapshot, counted from 1; 0: none yet
- *   8    u32 steps done
- *   12   i32 largest_loss
- *   16   8 for each task: u32 mantissa, i32 exponent of its mean_square
- *        int8 weights or int32 biases, then fractions (16-bit update) of the weights, of the tasks'
- *        tensors in order
- *   end  u32 CRC-32 of the slot before it
+ * docs/file-formats.md specifies its bytes: a header, zo_snapshot_header_bytes(tasks), two slots
+ * for snapshots, three if the run measures, zo_snapshot_bytes(tasks, weight bytes) each, then one
+ * record for each complete step and each measurement.
  *
  * Snapshot n goes into slot (n - 1) % 2: the one before stays whole until this one is. Of two that
  * are whole the one after more steps counts, since one that is taken between two that are due has
- * the number of the next. Slot 2 is
- * for the best state that was measured, under the number of its measurement plus 1. It is written
- * before the snapshot of the same step or a later one, so a run that finds it damaged is resumed
- * from before that measurement and writes it again: one slot is enough.
+ * the number of the next. Slot 2 is for the best measured state, under the number of its
+ * measurement plus 1. It is written before the snapshot of the same step or a later one, so a run
+ * that finds it damaged is resumed from before that measurement and writes it again: one slot is
+ * enough.
  *
- * After the slots one record of 12 bytes for each complete step, and among them one for each
- * measurement, zo_measurement.h:
- *
- *   0    u32 step, counted from 0
- *   4    i32 mean loss of the step, unperturbed, unit 2^-16
- *   8    u32 checksum
- *
- * The checksum of a record, a measurement's too, is the CRC-32 of it continued from the header's:
- * remains of an older run in the same store do not match. To start a run in a store that has been
- * used before, overwrite the first 8 bytes of each slot with zeros, then write the header; nothing
- * else need be erased.
+ * The checksum of a record, a measurement's too, continues from the header's: remains of an older
+ * run in the same store do not match. To start a run in a store that has been used before,
+ * overwrite the first 8 bytes of each slot with zeros, then write the header; nothing else need be
+ * erased.
  */
 #ifndef TFLM_ZO_OPS_CORE_LOG_ZO_SNAPSHOT_LOG_H_
 #define TFLM_ZO_OPS_CORE_LOG_ZO_SNAPSHOT_LOG_H_

@@ -5,10 +5,6 @@
 
 #include "ops/core/loss/zo_loss.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Scales outside this range would overflow a loss, or resolve nothing. */
 #define ZO_LOGIT_SCALE_MIN UINT32_C(16)         /* 2^-20 */
 #define ZO_LOGIT_SCALE_MAX (UINT32_C(64) << 24) /* 64 */
@@ -26,9 +22,5 @@ zo_status zo_check_class_loss(const int8_t* logits, uint32_t samples, uint32_t c
 
 /* The largest of at least one logit. */
 int32_t zo_largest_logit(const int8_t* logits, uint32_t classes);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_LOSS_ZO_CLASS_LOSS_H_ */

@@ -41,14 +41,12 @@ typedef struct zo_model_loss {
  *   loss = ln(sum_j exp(s (z_j - z_max))) + s (z_max - z_label).
  *
  *   logits   int8 [samples, classes], classes >= 2; the zero point cancels
- *   labels   int32 [samples], 0..classes - 1, or -1 for an unlabelled sample
- *            (loss 0)
+ *   labels   int32 [samples], 0..classes - 1, or -1 for an unlabelled sample (loss 0)
  *   losses   int32 [samples], >= 0, unit 2^-16 nat
  *
- * Exponentials are powers of two from a 64-entry table with linear
- * interpolation, the logarithm likewise: within 1e-3 of float64 for every
- * logit vector (about 1e-4; tests/core/test_loss.py measures it). In integers, with E_j =
- * zo_exp2_negative((z_max - z_j) scale_log2e), 0 if that argument is 31 * 2^24 or more:
+ * Within 1e-3 of float64 for every logit vector (about 1e-4; tests/core/test_loss.py measures it).
+ * In integers, with E_j = zo_exp2_negative((z_max - z_j) scale_log2e), 0 if that argument is
+ * 31 * 2^24 or more:
  *
  *   floor((floor(zo_log2(sum_j E_j) * 2977044472 / 2^34) + (z_max - z_label) scale + 2^7) / 2^8),
  *   2977044472 = round(2^32 ln 2).
@@ -57,11 +55,9 @@ typedef struct zo_model_loss {
 zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
                               const int32_t* labels, int32_t* losses);
 
-/* d loss / d (s z_j) = softmax_j - 1{j = label}, for a head trained by its
- * exact gradient.
+/* d loss / d (s z_j) = softmax_j - 1{j = label}, for a head trained by its exact gradient.
  *
- *   errors  int16 [samples, classes], unit 2^-15, saturated to +-32767;
- *           0 for an unlabelled sample
+ *   errors  int16 [samples, classes], unit 2^-15, saturated to +-32767; 0 for an unlabelled sample
  *
  * The softmax in integers, with n the fewest low bits without which the sum of E_j has 16 bits and
  * D = floor(sum_j E_j / 2^n): floor((floor(E_j / 2^n) 2^15 + floor(D / 2)) / D).
@@ -102,8 +98,7 @@ zo_status zo_binary_cross_entropy_error_s8(const int8_t* logits, uint32_t sample
 zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples, uint32_t elements,
                                    int32_t multiplier, int32_t shift, int32_t* losses);
 
-/* Its derivative by the outputs, up to a factor that all outputs and samples share: 128 (z_j -
- * t_j).
+/* Its derivative by the outputs, up to a factor that all of them share: 128 (z_j - t_j).
  *
  *   errors  int16 [samples, elements]
  *

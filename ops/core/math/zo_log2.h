@@ -7,10 +7,6 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* 2^-(x / 2^24) in units of 2^-30, x < 31 * 2^24. Relative error below 1.6e-5.
  *
  * With x = 2^24 whole + 2^18 i + rest, T_i = round(2^30 2^(-i / 64)) and
@@ -26,9 +22,5 @@ uint32_t zo_exp2_negative(uint32_t x);
  *
  *   2^26 whole + T_i + floor(slope * floor(rest / 2^8) / 2^11). */
 uint32_t zo_log2(uint64_t x);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_MATH_ZO_LOG2_H_ */

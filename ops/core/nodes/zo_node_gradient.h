@@ -8,10 +8,6 @@
 #include "ops/core/nodes/zo_layer_loops.h"
 #include "ops/core/nodes/zo_node_update.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Errors that are formed together. */
 #define ZO_NODE_ERRORS 256u
 
@@ -86,10 +82,6 @@ void zo_node_group_add(zo_node_gradient* g, zo_node_group* group, uint32_t chann
  * `apart` is a multiple of ZO_DENSE_COLUMNS. */
 void zo_node_group_form(zo_node_gradient* g, zo_node_group* group, uint32_t first, uint32_t count, int32_t* gradient,
                         uint32_t apart);
-#endif
-
-#ifdef __cplusplus
-}
 #endif
 
 #endif /* TFLM_ZO_OPS_CORE_NODES_ZO_NODE_GRADIENT_H_ */

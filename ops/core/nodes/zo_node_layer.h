@@ -8,8 +8,7 @@
  *
  *   dL/dy_i ~ d z_i / (2 mu),  d = L(y + mu z) - L(y - mu z),  z_i = +1 or -1
  *
- * The variance grows with the number of nodes, not of weights (Poor Man's Training, sec. 3.2), and
- * every sample gives a direction of its own, while weight perturbation has one per minibatch.
+ * The variance grows with the number of nodes, not of weights (Poor Man's Training, sec. 3.2).
  *
  * Nodes may lie behind a pooling that follows the layer: there are fewer of them.
  *
@@ -117,9 +116,7 @@ uint32_t zo_node_row(const zo_node_layer* layer);
  *              MAX_POOL  [nodes] number of the largest output in the window, the first one of
  *                        equals, row by row, padding counted; or ZO_ROUTE_CLAMPED
  *              MEAN      [out_c, ceil(out_h * out_w / 8)] bit set if an output is not clamped,
- *                        from the least significant on
- *
- * Errors: ZO_ERROR_ARGUMENT. */
+ *                        from the least significant on */
 zo_status zo_route_nodes_s8(const zo_node_layer* layer, uint32_t samples, const int8_t* outputs, uint8_t* routes);
 
 /* Perturbed nodes: y + k z, clamped nodes as they are unless the layer is `unmasked`, the others

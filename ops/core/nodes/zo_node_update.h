@@ -135,7 +135,7 @@ uint32_t zo_node_scratch_values_of(const zo_node_layer* layer, const zo_workers*
  * Source: node perturbation as in Poor Man's Training, sec. 3.2, with a direction for every sample;
  * normalization as in RMSProp, one mean for a layer; other rules as named above.
  *
- * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES; weights and mean_square are untouched then. */
+ * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_QUERIES. */
 zo_status zo_node_update_s8(const zo_node_layer* layer, const zo_tensor* tensors, uint32_t count,
                             const zo_node_evidence* evidence, zo_node_step* step, int32_t* scratch,
                             uint32_t* saturated);

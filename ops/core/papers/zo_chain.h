@@ -33,10 +33,6 @@
 
 #include "ops/core/zo_types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* 1 in the unit of a_j. */
 #define ZO_CHAIN_BITS 15
 
@@ -58,9 +54,5 @@ uint32_t zo_chain_length(const zo_perturb_terms* terms, uint32_t first);
  * stream tile, as zo_perturb_tile_s8 does: of an int16 tensor also if it is of one seed. */
 void zo_perturb_chain_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size, zo_distribution distribution,
                          const zo_perturb_terms* terms, uint32_t first, uint32_t seeds);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_PAPERS_ZO_CHAIN_H_ */

@@ -7,19 +7,11 @@
 
 #include "ops/core/zo_types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Adds perturbations to a tensor's weights, as zo_perturb_s8 does. */
 void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* terms);
 
 /* Applies one step, as zo_update_s8 does, to the weights that it moves; returns how many of them it
  * has clipped. */
 uint32_t zo_update_coordinates_s8(const zo_tensor* tensor, const zo_query* queries, uint32_t count);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_PAPERS_ZO_COORDINATE_H_ */

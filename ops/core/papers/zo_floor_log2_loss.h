@@ -8,13 +8,8 @@
 
 #include "ops/core/loss/zo_loss.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* Nats of one power of two, unit 2^-16: round(2^16 ln 2). A constant factor, not a product rounded
- * for each sample: sums of losses compare as the sums of their whole logarithms do, ties included.
- */
+/* Nats of one power of two, unit 2^-16: round(2^16 ln 2). A constant factor: sums of losses compare
+ * as the sums of their whole logarithms do, ties included. */
 #define ZO_FLOOR_LOG2_UNIT INT32_C(45426)
 
 /* Of each sample
@@ -25,32 +20,21 @@ extern "C" {
  *   loss = l * ZO_FLOOR_LOG2_UNIT
  *
  *   logits   int8 [samples, classes], classes >= 2; the zero point cancels
- *   labels   int32 [samples], 0..classes - 1, or -1 for an unlabelled sample
- *            (loss 0)
+ *   labels   int32 [samples], 0..classes - 1, or -1 for an unlabelled sample (loss 0)
  *   losses   int32 [samples], >= 0, unit 2^-16 nat
  *
- * The paper compares two passes and takes p from the larger exponent of both. Here a pass stands
- * for itself: p is its own, and is added to the logarithm again, which changes nothing since p is a
- * whole number: floor(log2(sum / 2^p)) + p = floor(log2 sum). Only the truncation differs. A term
- * below 2^p counts as 2^p, and a pass's own p is never above that of two, so every term that the
- * paper keeps is kept. The paper's scale is a power of two and log2(e) a factor 47274 / 2^15; here
- * both are the one factor scale_log2e, of any scale.
+ * The paper takes p from the larger exponent of two passes. Here p is the pass's own, never above
+ * that of two: a term below 2^p counts as 2^p, so every term that the paper keeps is kept. Adding p
+ * again changes nothing, since it is a whole number. The paper's scale, a power of two, and its
+ * log2(e), 47274 / 2^15, are the one factor scale_log2e, of any scale. For a single sample the paper
+ * compares sums without a logarithm (equation 10); here it is whole logarithms always (equation 12).
  *
- * For a single sample the paper compares the sums without a logarithm (equation 10); here, as for
- * minibatches (equation 12), it is whole logarithms always.
- *
- * Coarse on purpose: exponents are rounded down to whole powers of two, and the sum's logarithm
- * again, so one sample's loss is up to 2 ln 2 below its cross-entropy (and above it if a
- * thousand classes that do not matter count as 2^p each). Training reads the sign or the size of
- * the difference of two sums over a minibatch; tests/core/test_floor_log2_loss.py measures how
- * often the sign is the exact loss's.
+ * Both roundings are down to whole powers of two, so a sample's loss is up to 2 ln 2 below its
+ * cross-entropy (above it if a thousand classes that do not matter count as 2^p each).
+ * tests/core/test_floor_log2_loss.py measures how often the sign of a difference is the exact loss's.
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_LABEL; losses are untouched then. */
 zo_status zo_floor_log2_loss_s8(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
                                 const int32_t* labels, int32_t* losses);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_PAPERS_ZO_FLOOR_LOG2_LOSS_H_ */

@@ -7,10 +7,6 @@
 
 #include "ops/core/zo_types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Moves every weight against direction * z, rounded to `bits` bits.
  *
  *   update_i = direction * round(z_i / 2^shift), shift = max(0, B - bits)
@@ -32,17 +28,12 @@ extern "C" {
  *
  * Source: ElasticZO-INT8, Alg. 2, lines 19 to 25.
  *
- * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION (ZO_COORDINATE included),
- * ZO_ERROR_FACTOR; the weights are untouched then. */
+ * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION (ZO_COORDINATE included), ZO_ERROR_FACTOR. */
 zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distribution, uint32_t seed, int32_t direction,
                             uint32_t bits, uint32_t* saturated);
 
 /* w = clip(w - zo_pseudo_stochastic(value, shift), -limit, limit) for `count` weights, unchecked;
  * returns how many were clipped. The unit of every update to a few bits. */
 uint32_t zo_subtract_rounded(int8_t* weights, const int32_t* values, uint32_t count, uint32_t shift, int32_t limit);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_PAPERS_ZO_UPDATE_BITS_H_ */

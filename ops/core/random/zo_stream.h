@@ -9,9 +9,8 @@
  *   key(seed, tensor)   = fmix(seed + 0x9E3779B9 * (tensor + 1))
  *   state(key, tile)    = fmix(key ^ fmix(0x6A09E667 + tile)), and
  *                         0x6C8E9CF5 if that is zero
- *   next(state): state ^= state << 13; state ^= state >> 17;
- *                state ^= state << 5; the new state is the word drawn
- *                                             (Marsaglia's xorshift32)
+ *   next(state): state ^= state << 13; state ^= state >> 17; state ^= state << 5;
+ *                the new state is the word drawn (Marsaglia's xorshift32)
  *
  * Weight i belongs to tile i / 1024. A tile's words are drawn one after the
  * other and used from the least significant bit up:
@@ -28,9 +27,8 @@
  *   rounding        (tensor number with bit 31 set) weight 4 w + j takes the
  *                   low 16 bits of the word rotated right by 8 j
  *
- * Everything is defined modulo 2^32. The stream of a tile depends on (seed,
- * tensor, tile) alone, so an update can walk the weights once, tile by
- * tile, over any number of recorded steps, and never stores a direction.
+ * Everything is modulo 2^32. A tile's stream depends on (seed, tensor, tile) alone, so an update can
+ * walk the weights once, tile by tile, over any number of steps, and never stores a direction.
  */
 #ifndef TFLM_ZO_OPS_CORE_RANDOM_ZO_STREAM_H_
 #define TFLM_ZO_OPS_CORE_RANDOM_ZO_STREAM_H_
@@ -84,8 +82,7 @@ static inline uint32_t zo_turned(uint32_t word) { return word >> 8 | word << 24;
  *
  *   fmix(fmix(run_seed + 0x9E3779B9 * (step + 1)) + 0x85EBCA6B * query).
  *
- * The seed of a query's direction. Any integer would do; the control unit uses this one, so that
- * runs agree. */
+ * Any integer would do; the control unit uses this one, so that runs agree. */
 uint32_t zo_query_seed(uint32_t run_seed, uint32_t step, uint32_t query);
 
 /* Checks kind and parameters. */
@@ -100,11 +97,9 @@ int32_t zo_distribution_z_max(zo_distribution distribution);
 /* Writes z for the weights [begin, begin + count) of a tensor of any size.
  *
  *   z      int8 [count]
- *   begin  a multiple of ZO_STREAM_TILE; ZO_COORDINATE: 0, and count is the
- *          tensor's size, without a mask
+ *   begin  a multiple of ZO_STREAM_TILE; ZO_COORDINATE: 0, and count is the tensor's size, unmasked
  *
- * The slow, plain form of the specification above: for tests, inspection and
- * algorithms that need a direction in memory. */
+ * The slow, plain form of the specification: for tests and inspection. */
 zo_status zo_direction(zo_distribution distribution, uint32_t seed, uint32_t tensor, uint32_t begin, uint32_t count,
                        int8_t* z);
 

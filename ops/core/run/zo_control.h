@@ -14,14 +14,10 @@
  *   }
  *
  * A step takes two invokes per query and part of the minibatch (antithetic; four if it is
- * sharpness-aware), or one and one more for the step (one-sided), and no others: the update of a
- * step and the restoration of a query ride on the next invoke. If the weights are needed between
- * steps (evaluation, export), zo_control_settle gives the command that applies the pending update;
- * it changes no later bit.
- *
- * Every decision is made from the settings and the reported losses in integer arithmetic, so a
- * run is the same wherever the losses are the same; zo_step_size.h says how losses become
- * coefficients.
+ * sharpness-aware), or one and one more for the step (one-sided), and no others: its update and the
+ * restoration of a query ride on the next invoke. If the weights are needed between steps,
+ * zo_control_settle applies the pending update; it changes no later bit. zo_step_size.h says how
+ * losses become coefficients.
  */
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_CONTROL_H_
 #define TFLM_ZO_OPS_CORE_RUN_ZO_CONTROL_H_
@@ -117,8 +113,7 @@ zo_status zo_control_settle(zo_control* control, int32_t* words, uint32_t capaci
 
 /* For a step that cannot go on, because a sample is unavailable or the interpreter has failed:
  * writes the command that restores the weights of the last complete step, with ZO_FLAG_CHECKSUM.
- * The step in progress then begins anew, with the same seeds and samples, so the run stays the
- * same.
+ * The step in progress then begins anew, with the same seeds and samples.
  *
  *   executed  1: the command of the last zo_control_next was executed, but its losses were not
  *             reported; 0: it was not

@@ -3,11 +3,11 @@
  * The control unit of node perturbation: a state machine as in zo_control.h, that returns the next
  * request until a run is done, with a buffer for pairs, inputs and nodes of a minibatch.
  *
- * A run trains *tasks*. A node task is one layer, whose outputs are perturbed; the network is cut
- * into segments so that its input, its output and its nodes are at a boundary. An exact task is a
- * layer at the end that takes its gradient from the logits instead. A weight task is any
- * number of tensors that are perturbed together, as in zo_control.h; it needs no boundary but the
- * one before its first tensor. The owner of the interpreter runs this loop:
+ * A run trains *tasks*. A node task is one layer, whose outputs are perturbed; its input, its output
+ * and its nodes are at boundaries of segments. An exact task is a layer at the end that takes its
+ * gradient from the logits instead. A weight task is any number of tensors that are perturbed
+ * together, as in zo_control.h; it needs no boundary but the one before its first tensor. The owner
+ * of the interpreter runs this loop:
  *
  *   zo_node_run_init(&run, &settings, tasks);
  *   while (zo_node_run_next(&run, &request) == ZO_OK) {
@@ -35,17 +35,11 @@
  *
  * A step runs each part of the minibatch forward once, then, for every task and query, the suffix
  * from it on: twice (antithetic: d = L(+) - L(-)) or once (one-sided: d = L(+) - L); in the end it
- * moves every task's weights, the last task first: all tasks are estimated at the same weights (Poor Man's Training,
- * sec. 3.2.2). The unperturbed losses are the step's mean loss.
- *
- * Layers that feed the same sum of activations share its nodes: the first of them asks for queries,
- * and the others (ZO_TASK_SHARED_NODES), captured alike, are updated by its differences.
- *
- * A node task has differences of its own for each sample; a weight task has the sum over the
- * minibatch, from which zo_step_size.h makes coefficients.
- *
- * Every decision is made in integers from settings and losses. Unlike a weight perturbation's, an
- * update of nodes depends on activations: the run is repeated by its data, not by its seeds alone.
+ * moves every task's weights, the last task first: all tasks are estimated at the same weights (Poor
+ * Man's Training, sec. 3.2.2). The unperturbed losses are the step's mean loss. A node task has
+ * differences of its own for each sample; a weight task has the sum over the minibatch, from which
+ * zo_step_size.h makes coefficients. Tasks of the kind ZO_TASK_SHARED_NODES, captured alike, are
+ * updated by the differences of the first layer that feeds the same sum.
  */
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_NODE_RUN_H_
 #define TFLM_ZO_OPS_CORE_RUN_ZO_NODE_RUN_H_
@@ -110,8 +104,7 @@ zo_status zo_node_run_init(zo_node_run* run, const zo_node_settings* settings, z
  *   largest_loss  of zo_node_run
  *   mean_squares  [tasks], those of zo_node_task; null: all zero, the state before the first step
  *
- * Errors: ZO_ERROR_ARGUMENT: more steps than the run has, or no state of such a run; the run is
- * untouched then. */
+ * Errors: ZO_ERROR_ARGUMENT: more steps than the run has, or no state of such a run. */
 zo_status zo_node_run_resume(zo_node_run* run, uint32_t step, int32_t largest_loss, const zo_scale* mean_squares);
 
 /* Returns the next request; the same again until it is reported or updated. */

@@ -9,10 +9,6 @@
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/zo_types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Whether a tensor of type ZO_TENSOR_INT32 is valid. */
 static inline int zo_are_biases(const zo_tensor* tensor) {
   return tensor->fraction == NULL && tensor->mask == NULL && tensor->size % sizeof(int32_t) == 0u &&
@@ -62,9 +58,5 @@ uint32_t zo_step_biases(int32_t* biases, const int32_t* steps, uint32_t count, u
  *
  * ZO_GAUSSIAN: k round(2^ZO_BIAS_SHIFT z mu / 2^12), half away from zero. Not for ZO_COORDINATE. */
 void zo_perturb_biases(int32_t* biases, uint32_t count, uint32_t state, zo_distribution distribution, int32_t k);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* TFLM_ZO_OPS_CORE_WEIGHTS_ZO_BIASES_H_ */

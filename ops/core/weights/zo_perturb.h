@@ -34,12 +34,10 @@ extern "C" {
  * Biases (ZO_TENSOR_INT32) move by 2^ZO_BIAS_SHIFT times a weight's move, modulo 2^32; with
  * ZO_GAUSSIAN by k * round(z * mu / 2^7), half away from zero.
  *
- * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
- * ZO_ERROR_QUERIES; the weights are untouched then. */
+ * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR, ZO_ERROR_QUERIES. */
 zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* terms);
 
-/* The checks of distribution and terms alone; no terms are fine. Errors: ZO_ERROR_ARGUMENT,
- * ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR, ZO_ERROR_QUERIES. */
+/* The checks of distribution and terms alone; no terms are fine. Errors: the same. */
 zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms* terms);
 
 /* The same as zo_perturb_s8 for the weights [begin, begin + size) of one stream tile, unchecked.

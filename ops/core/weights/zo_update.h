@@ -21,16 +21,15 @@ extern "C" {
  *
  *   w_i = clip(w_i + floor((delta_i + r_i) / 2^16), -limit, limit)
  *
- * with r_i uniform on 0..65535 from the rounding stream of the first query's
- * seed: the expectation of the step is exactly delta_i.
+ * with r_i uniform on 0..65535 from the rounding stream of the first query's seed: the expectation
+ * of the step is exactly delta_i.
  *
  * 16-bit update (tensor->fraction given), W_i = 256 w_i + fraction_i:
  *
  *   W_i = clip(W_i + floor((delta_i + 128) / 2^8), -256 limit, 256 limit)
  *   w_i = floor((W_i + 128) / 256), fraction_i = W_i - 256 w_i in -128..127
  *
- * so w_i is W_i rounded half up, and nothing is lost if the coefficients
- * are multiples of 2^8 and there is no multiplier.
+ * so nothing is lost if the coefficients are multiples of 2^8 and there is no multiplier.
  *
  * Biases (ZO_TENSOR_INT32), b_i = 2^5 v_i of which v_i takes the step, with the same r_i:
  *
@@ -42,23 +41,19 @@ extern "C" {
  *   restore    if not null, a perturbation that is added before the step (as in zo_perturb_s8), to
  *              undo the one in force in the same pass; does not affect fraction, unless the tensor
  *              is int16
- *   queries    [count], count in 1..ZO_MAX_QUERIES,
- *              sum |coefficient| * max |z| <= 2^30
+ *   queries    [count], count in 1..ZO_MAX_QUERIES, sum |coefficient| * max |z| <= 2^30
  *   saturated  if not null, the number of clipped weights is added to it
  *
- * The step is the SPSA / RGE estimator summed over queries (Poor Man's
- * Training, eq. 6 and 7) with -eta / (Q mu) * loss difference folded into the
- * coefficients by the caller.
+ * Source: the SPSA / RGE estimator summed over queries (Poor Man's Training, eq. 6 and 7), with
+ * -eta / (Q mu) * loss difference as the coefficients.
  *
- * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_DISTRIBUTION, ZO_ERROR_FACTOR,
- * ZO_ERROR_QUERIES, ZO_ERROR_COEFFICIENT; the weights are untouched then. */
+ * Errors: those of zo_perturb_s8, ZO_ERROR_COEFFICIENT. */
 zo_status zo_update_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* restore,
                        const zo_query* queries, uint32_t count, uint32_t* saturated);
 
-/* SEED_REPLAY: `steps` recorded steps of `count` queries each, queries of step
- * t at queries[t * count]. Bit-identical to the same zo_update_s8 calls one by
- * one (restore null), but walks the weights once, a tile at a time, so that
- * a tile stays in cache over all steps. Same contract otherwise. */
+/* SEED_REPLAY: `steps` recorded steps of `count` queries each, those of step t at queries[t * count].
+ * The bits of as many zo_update_s8 calls (restore null), but it walks the weights once, a tile at a
+ * time, so that a tile stays in cache over all steps. */
 zo_status zo_replay_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_query* queries, uint32_t count,
                        uint32_t steps, uint32_t* saturated);
 
