@@ -29,11 +29,9 @@ typedef enum zo_distribution_kind {
   /* z = 0 with probability p_zero / 256, else uniform on -mu..mu; two random
    * bytes per weight; perturbation = z. (ElasticZO-INT8, Alg. 2 line 16.) */
   ZO_SPARSE_UNIFORM = 1,
-  /* z = an int8 normal quantile in units of 3.5 / 127 standard deviations, one
-   * random byte per weight; perturbation = round(z * mu / 2^12), half away from
-   * zero: mu is the perturbation of z = 1 in units of 2^-12 LSB, that is
-   * round(epsilon * 3.5 / 127 * 2^12) for a standard deviation of epsilon LSB.
-   * (QZO-FF, z_max = 3.5.) */
+  /* z = an int8 normal quantile in units of 3.5 / 127 standard deviations, one random byte per
+   * weight; perturbation = round(z * mu / 2^12), half away from zero: mu is that of z = 1, unit 2^-12
+   * LSB, round(epsilon * 3.5 / 127 * 2^12) for a standard deviation of epsilon LSB. (QZO-FF.) */
   ZO_GAUSSIAN = 2,
   /* z = 1 at one weight of each tensor, 0 at all others; no random bytes; perturbation = mu * z:
    * coordinate-wise gradient estimation (DeepZero), at the cost of one weight per tensor. */
@@ -111,12 +109,11 @@ typedef enum zo_tensor_type {
  */
 #define ZO_BIAS_MAX (INT32_C(1) << 30)
 
-/* One trainable tensor as the arithmetic sees it. The caller owns everything.
+/* One trainable tensor. The caller owns everything.
  *
- * Weights lie in the order TFLite stores them: [out, h, w, in] for CONV_2D,
- * [1, h, w, out] for DEPTHWISE_CONV_2D, [out, in] for FULLY_CONNECTED. The
- * channel of weight i is (i / inner) % channels: inner = size / channels for
- * the first and the last, 1 for the depthwise one. */
+ * Weights lie as in TFLite: [out, h, w, in] for CONV_2D, [1, h, w, out] for DEPTHWISE_CONV_2D,
+ * [out, in] for FULLY_CONNECTED. The channel of weight i is (i / inner) % channels: inner = size /
+ * channels, of a depthwise one 1. */
 typedef struct zo_tensor {
   int8_t* weights;           /* [size], every value within +-limit between steps; biases as bytes */
   int8_t* fraction;          /* [size] or null: units of 2^-8 LSB, value in -128..127;

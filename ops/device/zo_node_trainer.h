@@ -90,19 +90,17 @@ class NodeTrainer {
   // Whether the weights are the initial ones of the run.
   bool IsAtStart() const { return run_.step == 0 && !IsInStep(); }
 
-  // Begins the run with other weights than the model's own, for instance from another device or
-  // run. Its log then does not match a run from the model's own weights, so after a reset they are
-  // imported again, before ImportLog. See Network::ImportWeights.
+  // Begins the run with other weights than the model's own (Network::ImportWeights). Its log then
+  // does not match a run from the model's own weights, so after a reset they are imported again,
+  // before ImportLog.
   //
-  // Errors: ZO_ERROR_ORDER: the run has begun, nothing has changed; those of
-  // Network::ImportWeights.
+  // Errors: ZO_ERROR_ORDER: the run has begun, nothing has changed; those of Network::ImportWeights.
   zo_status ImportWeights(const LogStore& store);
 
-  // Lets the run keep its best state. Among measured states with at least as many right outputs as
-  // before the first step, that is the first one with the smallest loss. Each measurement takes a
-  // forward pass of every sample and a record of 28 bytes in the log, and the log a third slot for
-  // weights. Call it before the first step, and before ImportLog, which requires a log with the
-  // same samples and interval of measurements.
+  // Lets the run keep its best state (zo_measurement.h). Each measurement takes a forward pass of
+  // every sample and a record of 28 bytes in the log, and the log a third slot for weights. Call it
+  // before the first step, and before ImportLog, which requires a log with the same samples and
+  // interval of measurements.
   //
   // A program that calls it takes 1.5 KiB more of flash with RestoreBest (Cortex-M4, -O2), Evaluate
   // included, and no more RAM; other programs do not contain it.
@@ -117,8 +115,8 @@ class NodeTrainer {
   //
   // Errors: ZO_ERROR_ORDER: the run is not over and complete in its log, or measures nothing, or
   // has no log. ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a
-  // read has failed; ZO_ERROR_RUNTIME. Call it again then: weights that have been moved on the way
-  // are those of no step, and calls that need them return ZO_ERROR_ORDER until it succeeds.
+  // read has failed; ZO_ERROR_RUNTIME. Then calls that need weights of a step return ZO_ERROR_ORDER
+  // until it succeeds.
   zo_status RestoreBest(zo_measurement* best);
 
   // Writes each further step into the log. The first step writes the header, which takes one pass

@@ -1,8 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * The self-test of a network: a sample of noise passes through it, and the outputs of every
- * operator are compared with the desktop's. It finds kernels whose bytes differ from TFLM's, and
- * inputs that nothing feeds, before a run of days begins.
+ * The self-test of a network (Network::SelfTest). It finds kernels whose bytes differ from TFLM's,
+ * and inputs that nothing feeds, before a run of days begins.
  */
 #ifndef TFLM_ZO_OPS_DEVICE_ZO_SELF_TEST_H_
 #define TFLM_ZO_OPS_DEVICE_ZO_SELF_TEST_H_

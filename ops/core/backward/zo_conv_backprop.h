@@ -16,11 +16,9 @@
 /* int32 values of scratch memory of both functions: in_c. */
 uint32_t zo_conv_backprop_scratch_values(const zo_node_layer* layer);
 
-/* The norm of a layer's weights,
+/* The norm of a layer's weights, once for all samples of a step:
  *
  *   norm = ceil(sqrt(max over input channels of the sum of w^2 over the weights that read it))
- *
- * which changes with the weights and not with the sample: once for all samples of a step.
  *
  *   weights  int8 [out_c, k_h, k_w, in_c] or, depthwise, [1, k_h, k_w, out_c]
  *   scratch  int32 [zo_conv_backprop_scratch_values] */

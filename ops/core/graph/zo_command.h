@@ -4,8 +4,7 @@
  *
  * int32 words; rest of the tensor ignored:
  *
- *   word 0   0: no command, a plain inference. Else 0x5A4F0000 + flags
- *            ("ZO"; flag bits: ZO_FLAG_LOSS, ZO_FLAG_CHECKSUM)
+ *   word 0   0: no command, a plain inference. Else 0x5A4F0000 ("ZO") + ZO_FLAG_LOSS, ZO_FLAG_CHECKSUM
  *   word 1   number of instruction words that follow
  *   then instructions, each
  *     word 0   opcode << 24 | selector; selector 0: every block, b + 1: block b
@@ -15,8 +14,7 @@
  *     words    n items
  *
  *   opcode        n         argument   items
- *   1 RESTORE     0         0          none: the weights become the initial
- *                                      ones, fractions 0; distribution 0
+ *   1 RESTORE     0         0          none: initial weights, fractions 0; distribution 0
  *   2 REPLAY      steps     Q          steps * Q * (seed, coefficient)
  *   3 UPDATE      queries   R + M      n * (seed, coefficient), R * (seed, k):
  *                                      a perturbation that precedes the step
@@ -24,8 +22,8 @@
  *
  * M: zo_perturb_terms.momentum << 16. k as in zo_perturb_term.
  *
- * Opcodes must not decrease within a command: that is the order in which the
- * graph executes them. The whole command is checked before any weight moves.
+ * Opcodes must not decrease: the graph executes them in this order. The whole command is checked
+ * before any weight moves.
  */
 #ifndef TFLM_ZO_OPS_CORE_GRAPH_ZO_COMMAND_H_
 #define TFLM_ZO_OPS_CORE_GRAPH_ZO_COMMAND_H_

@@ -106,12 +106,11 @@ typedef struct zo_buffer {
 /* Returns the op's input `index`, or output -1 - `index` if that is negative; beyond: {NULL, 0}. */
 typedef zo_buffer (*zo_buffer_source)(void* context, int32_t index);
 
-/* Addresses of the trainable tensors, for the owner of the runtime, which reads or writes them (a
- * runtime's API may not reach variable tensors, TFLM's does not). Filled by the op with
- * ZO_OPTION_FIRST when it initializes the weights, and at each invoke that uses them; tensors
- * beyond the capacity are counted, not stored. The owner sets magic, capacity and entries. On a
- * device, TFLM's SetMicroExternalContext takes a zo_directory; the magic tells it from other
- * payloads. */
+/* Addresses of the trainable tensors, for the owner of the runtime, which reads or writes them: no
+ * API reaches variable tensors everywhere. Filled by the op with ZO_OPTION_FIRST when it initializes
+ * the weights, and at each invoke that uses them; tensors beyond the capacity are counted, not
+ * stored. The owner sets magic, capacity and entries. A desktop passes it as the delegate's option,
+ * TFLM by SetMicroExternalContext; the magic tells it from other payloads. */
 #define ZO_DIRECTORY_MAGIC UINT32_C(0x5A4F4449)
 
 typedef struct zo_directory_entry {

@@ -5,9 +5,8 @@
 
 #include "ops/core/zo_target.h"
 
-/* Each of these provides scale_bounded, for values that need no bound but `clip` and are not
- * shifted to the left, a multiple of ZO_BOUNDED_STEPS of them, and returns the sum of their
- * squares. */
+/* Each provides scale_bounded, for values that need no bound but `clip` and are not shifted to the
+ * left, a multiple of ZO_BOUNDED_STEPS of them; it returns the sum of their squares. */
 #if ZO_MVE
 #include "ops/core/kernels/zo_row_steps_mve.h"
 #elif ZO_DSP && !defined(__OPTIMIZE_SIZE__)

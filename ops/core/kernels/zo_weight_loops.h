@@ -1,8 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Perturbation, updates, replay and gradients of weights, and perturbation and errors of nodes, by
- * a desktop's kernel sets (ops/kernels). They give the bits of the portable forms, which call them
- * if there are any; firmware has none.
+ * Loops over weights and nodes of a desktop's kernel sets (ops/kernels). They give the bits of the
+ * portable forms, which call them if there are any; firmware has none.
  */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_WEIGHT_LOOPS_H_

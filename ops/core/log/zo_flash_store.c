@@ -189,9 +189,7 @@ static void end_sector(zo_flash_store* self, uint32_t sector) {
   self->is_closed = false;
 }
 
-/* A unit that a power cut has left undecided may look erased. So writes go on in the sector of the
- * last one only if marks say that nothing was begun which was not done. False if the part
- * fails. */
+/* Lets writes go on in the sector of the last one if marks say so. False if the part fails. */
 static bool find_marks(zo_flash_store* self, uint32_t last) {
   const zo_flash* f = self->flash;
   uint32_t open = NO_PAGE, end;
@@ -411,8 +409,7 @@ static bool begin_write(zo_flash_store* self) {
 }
 
 /* Finishes a write. Marks help programs that mount often. Once a sector's worth of them was
- * programmed since the mount, no more are written: they would cost more than they
- * save. */
+ * programmed since the mount, no more are written: they would cost more than they save. */
 static bool end_write(zo_flash_store* self) {
   const zo_flash* f = self->flash;
   if (self->marks_bytes >= f->sector_bytes || pages_of_sector(f) < kPagesWithMarks) return true;

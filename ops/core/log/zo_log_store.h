@@ -14,8 +14,7 @@ extern "C" {
 #endif
 
 /* The store of the log, which behaves like a file: flash (zo_flash_store.h), a file of a file
- * system, an EEPROM, a UART with somebody at its other end. Weight perturbation writes a header at
- * 0 and appends; layer-wise runs write snapshots in two places by turns.
+ * system, an EEPROM, a UART with somebody at its other end.
  *
  *   write  `count` bytes at an offset, over others, too: whole units, offset and count are
  *          multiples of `unit`. True once they are safe from a power failure, or, in a store that

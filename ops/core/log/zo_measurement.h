@@ -40,8 +40,7 @@ int zo_measurement_is_due(uint32_t every, uint32_t steps, uint32_t step);
 /* Number of the measurement after `step` steps, counted from 0, if one is due. */
 uint32_t zo_measurement_number(uint32_t every, uint32_t step);
 
-/* Whether a measurement is to take the place of the best of those before it.
- *   first_correct  of the run's first measurement, which is the best until another one is better */
+/* Whether a measurement replaces the best before it. first_correct is the first measurement's. */
 int zo_measurement_is_better(const zo_measurement* measurement, const zo_measurement* best, uint32_t first_correct);
 
 /* Offset of the record of a step, counted from 0, in a log whose records begin at `begin` and take

@@ -4,7 +4,7 @@
  * in memory of the caller.
  *
  * The percentile p of n losses is the k-th largest, k = floor((1 - p) n) + 1, so k values are enough. At most
- * the share 1 - p of the losses exceeds it. The order of the losses does not matter.
+ * the share 1 - p of the losses exceeds it.
  */
 #ifndef TFLM_ZO_OPS_CORE_LOSS_ZO_CALIBRATION_H_
 #define TFLM_ZO_OPS_CORE_LOSS_ZO_CALIBRATION_H_

@@ -6,10 +6,9 @@
  *
  *   z_1 ~ N(0, alpha),  z_2 ~ N(z_t, 1 - alpha),  z_{t+1} = beta z_1 + (1 - beta) z_2,
  *
- * which is z_{t+1} = (1 - beta) z_t + beta n_1 + (1 - beta) n_2 with independent normal n_1 and n_2
- * of variance alpha and 1 - alpha: an AR(1) process with memory rho = 1 - beta. alpha only splits
- * the fresh part between two normals whose sum is again one; it sets the size of the direction,
- * which here is the distribution's, for every rho. Written out,
+ * an AR(1) process with memory rho = 1 - beta. alpha only splits the fresh part between two normals
+ * whose sum is again one, and sets the size of the direction, which here is the distribution's, for
+ * every rho. Written out,
  *
  *   z_t = sum_j a_j n(seed_{t-j}),  a_j proportional to rho^j,  sum a_j^2 = 1:
  *

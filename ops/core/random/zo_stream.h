@@ -12,20 +12,17 @@
  *   next(state): state ^= state << 13; state ^= state >> 17; state ^= state << 5;
  *                the new state is the word drawn (Marsaglia's xorshift32)
  *
- * Weight i belongs to tile i / 1024. A tile's words are drawn one after the
- * other and used from the least significant bit up:
+ * Weight i belongs to tile i / 1024. Words are used from the least significant bit up:
  *
  *   Rademacher      bit j of a word is weight 32 w + j; 1 means -1
- *   Gaussian        byte j of a word is weight 4 w + j: bit 7 is the sign
- *                   (1 means minus), bits 0..6 index the quantile table
- *   sparse uniform  half-word j is weight 2 w + j: z = 0 if the low byte is
- *                   below p_zero, else from the high byte as int8 b:
- *                   0 for b = -128, else floor((b (2 mu + 1) + 128) / 256)
- *   coordinate      no words: z = 1 at weight key(seed, tensor) mod size or, if
- *                   the tensor's mask leaves that out, the next one that it does
- *                   not, from the last on to the first
- *   rounding        (tensor number with bit 31 set) weight 4 w + j takes the
- *                   low 16 bits of the word rotated right by 8 j
+ *   Gaussian        byte j of a word is weight 4 w + j: bit 7 is the sign (1 means minus), bits 0..6
+ *                   index the quantile table
+ *   sparse uniform  half-word j is weight 2 w + j: z = 0 if the low byte is below p_zero, else from
+ *                   the high byte as int8 b: 0 for b = -128, else floor((b (2 mu + 1) + 128) / 256)
+ *   coordinate      no words: z = 1 at weight key(seed, tensor) mod size or, if the mask leaves that
+ *                   out, the next one that it does not, from the last on to the first
+ *   rounding        (tensor number with bit 31 set) weight 4 w + j takes the low 16 bits of the word
+ *                   rotated right by 8 j
  *
  * Everything is modulo 2^32. A tile's stream depends on (seed, tensor, tile) alone, so an update can
  * walk the weights once, tile by tile, over any number of steps, and never stores a direction.

@@ -150,9 +150,9 @@ uint32_t zo_node_run_evaluations(const zo_node_run* run);
 zo_status zo_node_run_perturb_all(const zo_node_run* run, uint32_t count, int8_t* nodes);
 
 /* Perturbs the weights of a weight task for the QUERY in progress, or, for RESTORE, moves them
- * back. Called again before the report, it does nothing. tensors  [count] of the task, always the
- * same Errors: ZO_ERROR_HEADROOM, ZO_ERROR_ARGUMENT (including those of
- * zo_node_run_update_weights); no weight has moved then. */
+ * back. Called again before the report, it does nothing.
+ *   tensors  [count] of the task, always the same
+ * Errors: ZO_ERROR_HEADROOM, ZO_ERROR_ARGUMENT; no weight has moved then. */
 zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count);
 
 /* For a step that cannot go on, because a sample is unavailable or the interpreter has failed: the

@@ -33,18 +33,14 @@ static inline uint32_t zo_move_bias(int32_t* bias, int32_t step) {
   return (uint32_t)(clipped != moved);
 }
 
-/* Moves a bias by the step of its v, in whole LSB: b += floor((2^ZO_BIAS_SHIFT step + random) /
- * 2^16), so that the expectation over `random`, uniform on 0..65535, is exact; returns 1 if it
- * was clipped.
- *
- *   step  unit 2^-16 LSB of v, any of a sum that zo_step_check allows */
+/* Moves a bias by the step of its v, any that zo_step_check allows, as zo_update.h defines it, with
+ * `random` uniform on 0..65535; returns 1 if it was clipped. */
 static inline uint32_t zo_step_bias(int32_t* bias, int32_t step, int32_t random) {
   const int64_t fine = (int64_t)step * (INT32_C(1) << ZO_BIAS_SHIFT) + random;
   return zo_move_bias(bias, (int32_t)zo_floor_shift64(fine, ZO_COEFFICIENT_BITS));
 }
 
-/* Moves a chunk of biases by steps of their v, unit 2^-16 LSB, as zo_step_bias does; returns how
- * many were clipped.
+/* Moves a chunk of biases by steps of their v; returns how many were clipped.
  *
  *   steps     [count], count a multiple of 4 if other biases of the tile follow
  *   rounding  state of the tile's rounding stream, as zo_draw_rounding has it */
