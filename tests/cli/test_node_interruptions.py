@@ -94,6 +94,7 @@ def test_replay_says_what_needs_the_data(folder: Path) -> None:
         "steps_of_run": 12,
         "steps_beyond": 3,
         "torn_bytes": 0,
+        "threshold": None,
     }
     assert done.stderr == (
         "warning: killed.zolog: 3 steps after its last snapshot (5) are not in the model: they need the "

@@ -134,7 +134,11 @@ OPTIONS: list[tuple[str, str, str]] = [
     (NODE, "--set queries=fc=33", "`--set nodes.queries` must be an integer in 1..32. Received: 33"),
     (NODE, "--set perturbation=0", "`--set nodes.perturbation` must be an integer in 1..127. Received: 0"),
     (NODE, "--set perturbation=128", "`--set nodes.perturbation` must be an integer in 1..127"),
-    (NODE, "--set exact.rule=soft", "`--set exact.rule` must be one of rms, bits, standardized. Received: 'soft'"),
+    (
+        NODE,
+        "--set exact.rule=soft",
+        "`--set exact.rule` must be one of rms, per-error, bits, standardized. Received: 'soft'",
+    ),
     (NODE, "--set exact.rule=bits --set exact.bits=5,4", "`--set exact.bits` must be a number for each of three"),
     (NODE, "--set layers=fc9", "`--set layers` must name trained layers (fc)"),
     (NODE, "--set layers=fc,,conv", LAYERS),

@@ -48,7 +48,8 @@ def test_bytes_are_as_specified(kind: str) -> None:
     checksum = zlib.crc32(Y.astype("<i4").tobytes(), zlib.crc32(X.tobytes()))
     first = min(n.input_segment for n in metadata.nodes)
     assert data[124:140] == struct.pack("<4I", first, settings.steps_between_snapshots, weights, checksum)
-    assert data[140:160] == struct.pack("<5I", 3 * 65536, 0, 5 | 4 << 8 | 3 << 16 | 1 << 24, 0, 0)
+    rule = 4 if settings.has(Exact) else 0  # Rms of exact gradients
+    assert data[140:160] == struct.pack("<5I", 3 * 65536, rule << 8, 5 | 4 << 8 | 3 << 16 | 1 << 24, 0, 0)
     for t, n in enumerate(metadata.nodes):
         queries = 0 if n.head and settings.has(Exact) else 2
         entry = struct.pack("<8I", n.trainable, 1 << 16, queries, 1 << 16 | 1, 65536, 0, 0, 0)

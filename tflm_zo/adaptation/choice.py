@@ -9,9 +9,9 @@ run. The best ones, unless they lose by more than two standard errors of the pai
 half the measured rate, too, which is taken if it wins by more than a standard error. Then they are tried for the whole
 length. The highest rung wins, unless another is better by more than a standard error.
 
-If the best trial is worse by more than 1.5 standard errors than the model without training, as it is, recalibrated, or
-with class means, the next rungs are tried. The winner trains on all samples. If there is none, the model stays without
-training.
+If the best trial is worse by more than 1.5 standard errors than the model without training, as it is or recalibrated,
+the next rungs are tried. The winner trains on all samples. If there is none, the model stays without training, or gets
+class means if they have the least loss.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ class Contest:
             own = [self._trial(dataclasses.replace(c, way=None), 0) for c in highest]
             untrained = [[trial, *self._trials_of_class_means(trial)] for trial in own]
             before = own[0]
-            harmless = (t for trials in untrained for t in trials if t is before or not t.harms(before))
-            unchanged = min(harmless, key=lambda trial: trial.loss)
+            harmless = [t for trials in untrained for t in trials if t is before or not t.harms(before)]
+            unchanged = min((t for t in harmless if t in own), key=lambda trial: trial.loss)
             new = has_new_class(self._starts[0].model, self._inject.get("loss_output"))
             starts = [trials[-1 if new else 0].candidate.start for trials in untrained]
             for rungs in groups:
@@ -190,7 +190,7 @@ class Contest:
                 if not best.harms(unchanged):
                     break
             else:
-                best = unchanged
+                best = min(harmless, key=lambda trial: trial.loss)
         return Choice(tuple(self._trials), best, before, self._equivalents)
 
     def _candidate(self, start: Start, way: Way) -> Candidate:
