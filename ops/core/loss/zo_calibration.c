@@ -1,6 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/core/loss/zo_calibration.h"
 
+#include <stddef.h>
+
 uint32_t zo_calibration_room(uint32_t samples, uint32_t percentile) {
   return (uint32_t)((uint64_t)samples * (ZO_PERCENTILE_MAX - percentile) / ZO_PERCENTILE_MAX) + 1u;
 }
@@ -18,6 +20,7 @@ void zo_calibration_add(zo_calibration* calibration, int32_t loss) {
 }
 
 zo_status zo_calibration_threshold(const zo_calibration* calibration, uint32_t percentile, int32_t* threshold) {
+  if (calibration == NULL || threshold == NULL) return ZO_ERROR_ARGUMENT;
   const uint32_t samples = calibration->samples;
   if (samples == 0 || percentile == 0 || percentile > ZO_PERCENTILE_MAX) return ZO_ERROR_ARGUMENT;
   const uint32_t needed = zo_calibration_room(samples, percentile);
