@@ -19,6 +19,7 @@ from tflm_zo.adaptation.parts import Parts, overlap
 from tflm_zo.adaptation.recipe import Observer
 from tflm_zo.adaptation.starts import Start
 from tflm_zo.converters import load_model, read_metadata
+from tflm_zo.converters.grow_classes import grow_classes
 from tflm_zo.data import Data, DataError
 from tflm_zo.planner.ways import ways
 from tflm_zo.training import Trainer, algorithms
@@ -232,6 +233,21 @@ def test_a_resumed_run_keeps_its_choice(model: Path, limited: bool) -> None:
     Path("run.zolog").write_bytes(content[: len(content) * 2 // 3])
     with mock.patch.object(Contest, "run", side_effect=AssertionError):
         again = zo.adapt(model, x, y, ram=ram, log="run.zolog", zo_model="run.zo.tflite", resume=True)
+    assert Path("run.zolog").read_bytes() == content
+    assert again.model.to_bytes() == whole.model.to_bytes()
+
+
+def test_a_resumed_run_begins_with_the_same_class_means(model: Path) -> None:
+    grow_classes(load_model(model), LOSS.elements + 1).save("grown.tflite")
+    x, y = learnable(0, 60)
+    y[:9] = LOSS.elements
+    files: Any = {"log": "run.zolog", "zo_model": "run.zo.tflite"}
+    whole = zo.adapt("grown.tflite", x, y, steps=30, **files)
+    assert whole.choice is not None and whole.choice.best.candidate.start.has_class_means
+    content = Path("run.zolog").read_bytes()
+    Path("run.zolog").write_bytes(content[: len(content) * 2 // 3])
+    with mock.patch.object(Contest, "run", side_effect=AssertionError):
+        again = zo.adapt("grown.tflite", x, y, steps=30, resume=True, **files)
     assert Path("run.zolog").read_bytes() == content
     assert again.model.to_bytes() == whole.model.to_bytes()
 

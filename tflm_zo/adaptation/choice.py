@@ -2,12 +2,11 @@
 
 A candidate is a rung of the ladder (`tflm_zo.planner.ways`) with a start, the model as it is or recalibrated. If the
 model has a new class (`tflm_zo.converters.grow_classes`), runs begin with a last layer by class means, otherwise with
-the model's own. If the highest rung that fits the device trains all
-layers, it is tried alone, from each start. Else all rungs that fit are tried, the highest from each start, and the
-others from the better one. These trials take a quarter of the length of a
-run. The best ones, unless they lose by more than two standard errors of the paired losses, are tried with twice and
-half the measured rate, too, which is taken if it wins by more than a standard error. Then they are tried for the whole
-length. The highest rung wins, unless another is better by more than a standard error.
+the model's own. If the highest rung that fits the device trains all layers, it is tried alone, from each start. Else
+all rungs that fit are tried, the highest from each start, and the others from the better one. These trials take a
+quarter of the length of a run. The best ones, unless they lose by more than two standard errors of the paired losses,
+are tried with twice and half the measured rate, too, which is taken if it wins by more than a standard error. Then
+they are tried for the whole length. The highest rung wins, unless another is better by more than a standard error.
 
 If the best trial is worse by more than 1.5 standard errors than the model without training, as it is or recalibrated,
 the next rungs are tried. The winner trains on all samples. If there is none, the model stays without training, or gets
@@ -179,17 +178,19 @@ class Contest:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # of missing classes: the whole of the samples matters
             own = [self._trial(dataclasses.replace(c, way=None), 0) for c in highest]
-            untrained = [[trial, *self._trials_of_class_means(trial)] for trial in own]
+            means = [self._trial_of_class_means(trial.candidate) for trial in own]
             before = own[0]
-            harmless = [t for trials in untrained for t in trials if t is before or not t.harms(before)]
-            unchanged = min((t for t in harmless if t in own), key=lambda trial: trial.loss)
+            harmless = [before, *(trial for trial in own[1:] if not trial.harms(before))]
+            unchanged = min(harmless, key=lambda trial: trial.loss)
             new = has_new_class(self._starts[0].model, self._inject.get("loss_output"))
-            starts = [trials[-1 if new else 0].candidate.start for trials in untrained]
+            first = [trial if new and trial else other for trial, other in zip(means, own, strict=True)]
+            starts = [trial.candidate.start for trial in first]
             for rungs in groups:
                 best = self._best(rungs, starts)
                 if not best.harms(unchanged):
                     break
             else:
+                harmless += [trial for trial in means if trial and not trial.harms(before)]
                 best = min(harmless, key=lambda trial: trial.loss)
         return Choice(tuple(self._trials), best, before, self._equivalents)
 
@@ -213,20 +214,19 @@ class Contest:
             self._models[key] = inject_for(model, way.settings if way else candidate.settings, **candidate.inject)
         return self._models[key]
 
-    def _trials_of_class_means(self, own: Trial) -> list[Trial]:
-        """Returns the untrained trial of a start with class means, if its last layer can have them and each class has
-        samples.
+    def _trial_of_class_means(self, candidate: Candidate) -> Trial | None:
+        """Returns the untrained trial of a candidate's start with class means. None: a class has no samples, or the
+        last layer cannot have them.
         """
-        candidate = own.candidate
         loss = read_metadata(self._zo(candidate)).known_loss
         known = np.concatenate([data.labels for data in self._pairs[0]])
         if not loss.of_classes or set(range(loss.elements)) - set(known.tolist()):
-            return []
+            return None
         start = dataclasses.replace(candidate.start, has_class_means=True)
         try:
-            return [self._trial(dataclasses.replace(candidate, start=start), 0)]
+            return self._trial(dataclasses.replace(candidate, start=start), 0)
         except ConversionError:  # another kind of last layer
-            return []
+            return None
 
     def _short_trial(self, start: Start, way: Way) -> Trial:
         """Measures the rate of a candidate, and trains for a quarter of the length."""

@@ -109,6 +109,7 @@ def render(console: Console, result: dict[str, Any]) -> None:
 
 class ToldRun(Observer):
     """Tells people about a run on stderr, by notes and, while they wait, a bar or a line; writes its model.
+
     `loss_output` and `held_out` are the options of these names; `force` is True if the model may replace a file.
     """
 
@@ -205,11 +206,11 @@ class ToldRun(Observer):
 def say_what_is_doubtful(found: Adaptation, files: Files) -> None:
     """Warns of a result that may not be worth using, and says why a run ended before its budget."""
     trainer, history, evaluated_on = found.trainer, found.history, files.measured_on(found)
-    if found.choice is not None and not found.is_trained:
+    if found.choice is not None and not found.choice.trains:
         start = found.choice.best.candidate.start.name
         warn(
-            f"no way to train was better than MODEL, {start}, on {evaluated_on}, so {files.output} is that; --algorithm"
-            " trains anyway"
+            f"all ways to train were worse than MODEL on {evaluated_on}, so {files.output} is MODEL without training, "
+            f"{start}; --algorithm trains it"
         )
     elif found.is_unchanged:
         assert found.after is not None  # it was measured
