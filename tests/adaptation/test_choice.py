@@ -232,6 +232,8 @@ def test_a_resumed_run_keeps_its_choice(model: Path, limited: bool) -> None:
     content = Path("run.zolog").read_bytes()
     Path("run.zolog").write_bytes(content[: len(content) * 2 // 3])
     with mock.patch.object(Contest, "run", side_effect=AssertionError):
+        with pytest.raises(zo.SettingsError, match="`ram` must be that of the resumed run"):
+            zo.adapt(model, x, y, ram=12345, log="run.zolog", zo_model="run.zo.tflite", resume=True)
         again = zo.adapt(model, x, y, ram=ram, log="run.zolog", zo_model="run.zo.tflite", resume=True)
     assert Path("run.zolog").read_bytes() == content
     assert again.model.to_bytes() == whole.model.to_bytes()

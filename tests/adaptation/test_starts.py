@@ -106,7 +106,7 @@ def test_names_tell_starts(recalibrated: bool, means: bool) -> None:
     assert Start.named(start.name, model) == start
 
 
-def test_runs_begin_with_class_means_where_a_class_is_new() -> None:
+def test_class_means_are_a_start_where_a_class_is_new() -> None:
     model = load_model(MODELS["small_cnn"]())
     assert not has_new_class(model)
     old = read_metadata(with_loss(model)).known_loss.elements
@@ -116,10 +116,10 @@ def test_runs_begin_with_class_means_where_a_class_is_new() -> None:
     found = zo.adapt(grown, x, y, steps=20)
     assert found.choice is not None and found.choice.trains
     trained = [t.candidate.start for t in found.choice.trials if t.steps]
-    assert trained and all(start.has_class_means for start in trained)
+    assert {start.has_class_means for start in trained} == {False, True}
     of_old_classes = zo.adapt(model, *pair(data_of(model, 60)), steps=20).choice
     assert of_old_classes is not None
     tried = {(t.candidate.start.has_class_means, t.steps > 0) for t in of_old_classes.trials}
-    assert tried == {(False, False), (True, False), (False, True)}
+    assert tried <= {(False, False), (True, False), (False, True)}
     without = zo.adapt(grown, x[y < old], y[y < old], steps=5).choice
     assert without is not None and not any(t.candidate.start.has_class_means for t in without.trials)

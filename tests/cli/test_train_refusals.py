@@ -245,6 +245,14 @@ REPLAY = f"replay {WEIGHT} weight.zolog -o new.tflite"
         (f"{REPLAY} --steps -1", f"must be in 0..{STEPS}, the whole steps of the log. Received: -1"),
         (f"{REPLAY} --steps 7", f"must be in 0..{STEPS}, the whole steps of the log. Received: 7"),
         (f"replay {WEIGHT} weight.zolog -o weight.zolog --force", "-o and LOG are the same file"),
+        *(
+            (f"{command} {WEIGHT} d.npz -o d.npz --force", "-o and DATA are the same file")
+            for command in ("calibrate", "convert", "evaluate", "verify")
+        ),
+        *(
+            (f"{command} {WEIGHT} -o {WEIGHT} --force", "-o and MODEL are the same file")
+            for command in ("export", "inject", "plan")
+        ),
         (f"replay other.{WEIGHT} weight.zolog -o new.tflite", "of another model"),
         (f"replay other.{NODE} node.zolog -o new.tflite", "of another model"),
         *((f"{REPLAY_NODE} --steps {n}", f"after step {n}. It has snapshots after step 6. Other") for n in (-1, 4, 7)),

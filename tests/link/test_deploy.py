@@ -22,9 +22,9 @@ from link.board import board_on_line
 from link.direct import DirectPort, HostKilledError
 from logs.test_padding import padded
 from tflm_zo.converters import export_model
-from tflm_zo.core import fnv1a
+from tflm_zo.core import THRESHOLD_STEP, Measurement, fnv1a
 from tflm_zo.link import Link, LinkError, Load, PlaceKind, collect, deploy, load_of, revert
-from tflm_zo.logs import LogError, replay_log
+from tflm_zo.logs import LogError, keep_threshold, replay_log
 
 pytestmark = needs_compiler
 
@@ -116,6 +116,9 @@ def test_a_log_is_gone_on_with(name: str, unit: int, tmp_path: Path) -> None:
             # So it is if the file is a dump of another device's memory.
             path.write_bytes(padded(wanted.log[:cut], 16) + b"torn")
             assert load_of(path, link, hello, None) == load
+            keep_threshold(path, Measurement(THRESHOLD_STEP, 7, 3, 9900, 1))  # what is behind the steps goes along
+            assert load_of(path, link, hello, None).data == path.read_bytes()
+            path.write_bytes(wanted.log[:cut])
         deploy(link, hello, load)
         assert made.step == (STEPS - 1 if name == "weight" else STEPS)
         assert weights_of(made) == wanted.states[made.step].weights

@@ -44,6 +44,8 @@ def test_it_is_the_formula(model: Model) -> None:
     size = np.hypot(change.mean_share**0.5 * change.mean_shift, change.deviation_share**0.5 * change.deviation_shift)
     assert found.layers[change.layer] == pytest.approx(size)
     assert found.score == np.median(list(found.layers.values())) and found.samples == 40
+    one = zo.drift(model, x[:1])  # much of a sample's distance is chance
+    assert one.samples == 1 and 0 <= one.score < np.inf
 
 
 def test_sums_of_devices_give_the_drift_of_all_samples(model: Model) -> None:

@@ -178,19 +178,20 @@ class Contest:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # of missing classes: the whole of the samples matters
             own = [self._trial(dataclasses.replace(c, way=None), 0) for c in highest]
-            means = [self._trial_of_class_means(trial.candidate) for trial in own]
             before = own[0]
             harmless = [before, *(trial for trial in own[1:] if not trial.harms(before))]
             unchanged = min(harmless, key=lambda trial: trial.loss)
-            new = has_new_class(self._starts[0].model, self._inject.get("loss_output"))
-            first = [trial if new and trial else other for trial, other in zip(means, own, strict=True)]
-            starts = [trial.candidate.start for trial in first]
+            means = list[Trial]()
+            if has_new_class(self._starts[0].model, self._inject.get("loss_output")):
+                means = self._trials_of_class_means(own)
+            starts = [trial.candidate.start for trial in (*means, *own)]
             for rungs in groups:
                 best = self._best(rungs, starts)
                 if not best.harms(unchanged):
                     break
             else:
-                harmless += [trial for trial in means if trial and not trial.harms(before)]
+                means = means or self._trials_of_class_means(own)
+                harmless += [trial for trial in means if not trial.harms(before)]
                 best = min(harmless, key=lambda trial: trial.loss)
         return Choice(tuple(self._trials), best, before, self._equivalents)
 
@@ -214,19 +215,20 @@ class Contest:
             self._models[key] = inject_for(model, way.settings if way else candidate.settings, **candidate.inject)
         return self._models[key]
 
-    def _trial_of_class_means(self, candidate: Candidate) -> Trial | None:
-        """Returns the untrained trial of a candidate's start with class means. None: a class has no samples, or the
-        last layer cannot have them.
+    def _trials_of_class_means(self, own: Sequence[Trial]) -> list[Trial]:
+        """Returns the untrained trials of starts with class means. None, if a class has no samples, or the last layer
+        cannot have them.
         """
-        loss = read_metadata(self._zo(candidate)).known_loss
+        loss = read_metadata(self._zo(own[0].candidate)).known_loss
         known = np.concatenate([data.labels for data in self._pairs[0]])
         if not loss.of_classes or set(range(loss.elements)) - set(known.tolist()):
-            return None
-        start = dataclasses.replace(candidate.start, has_class_means=True)
+            return []
+        starts = [dataclasses.replace(trial.candidate.start, has_class_means=True) for trial in own]
+        candidates = [dataclasses.replace(t.candidate, start=start) for t, start in zip(own, starts, strict=True)]
         try:
-            return self._trial(dataclasses.replace(candidate, start=start), 0)
+            return [self._trial(candidate, 0) for candidate in candidates]
         except ConversionError:  # another kind of last layer
-            return None
+            return []
 
     def _short_trial(self, start: Start, way: Way) -> Trial:
         """Measures the rate of a candidate, and trains for a quarter of the length."""

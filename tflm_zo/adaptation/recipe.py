@@ -17,6 +17,7 @@ from ..converters.model import Operator
 from ..converters.settings import InjectChanges
 from ..data import Data, Labels, Samples, read_arrays
 from ..io.errors import SettingsError
+from ..planner.boards import find_board
 from ..planner.plan import Cost, plan
 from ..planner.ways import ways
 from ..recalibration import Recalibration
@@ -222,6 +223,10 @@ def adapt(
     starts = _starts(source, recalibrate, chooses, observer, x, y, inject)
     known = chosen_before(zo_model) if chooses and resume and zo_model is not None else None
     if known is not None:
+        given_ram = ram or (find_board(board).ram * 1024 if board else known.ram)
+        if given_ram != known.ram:
+            first = "not limited" if known.ram is None else f"{known.ram} bytes"
+            raise SettingsError("ram", f"be that of the resumed run, {first}", given_ram, "Give the same options")
         settings, steps, ram, starts = known.settings, known.steps, known.ram, [Start.named(known.start, source)]
         inject = {**(inject or {}), "update_bits": known.update_bits}
     recalibration = None

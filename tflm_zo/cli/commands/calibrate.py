@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from ...adaptation import calibrate as calibrate_model
 from ..failures import warn
 from ..options import Force, Json, ModelFile, OutputReport, RuntimeName, Threads, argument, optional
-from ..output_file import check_output
+from ..output_file import check_outputs
 from ..results import progress, show, write_report
 
 EXAMPLE = "tflm-zo calibrate trained.tflite normal.npz --percentile 99 --test known.npz"
@@ -38,7 +38,7 @@ def calibrate(
     MODEL is an autoencoder. The threshold is a percentile of the losses, mean squared errors, of normal samples. It is
     the integer that a device computes and compares. If DATA has y with 1 for each anomaly, anomalies do not count.
     """
-    check_output(output, force=force)
+    check_outputs({"MODEL": model, "DATA": data, "--test": test, "--log": log}, {"-o": output}, force=force)
     found = calibrate_model(
         *(model, data),
         percentile=percentile,

@@ -13,7 +13,7 @@ from ...converters.passes.layer_names import shown_name
 from ...io.table import table
 from ..failures import warn
 from ..options import Force, Json, OutputModel, argument
-from ..output_file import check_output, write_output
+from ..output_file import check_outputs, write_output
 from ..results import show
 
 EXAMPLE = "tflm-zo convert model.keras train.npz -o model.tflite"
@@ -46,7 +46,7 @@ def convert(
     else:
         from ...conversion.keras import convert as convert_model
 
-    check_output(output, force=force)
+    check_outputs({"MODEL": model, "DATA": representative}, {"-o": output}, force=force)
     for path in (model, representative):
         if not path.exists():
             raise FileNotFoundError(f"{path}: no such file")

@@ -21,7 +21,7 @@ from ..options import (
     choice,
     optional,
 )
-from ..output_file import check_output
+from ..output_file import check_outputs
 from ..results import progress, show, write_report
 from ..set_option import parse_loss_output, say_loss_output
 
@@ -54,7 +54,7 @@ def evaluate(
 
     A model with a mean squared error is taken for an autoencoder, whose target is x, if the data have no y.
     """
-    check_output(output, force=force)
+    check_outputs({"MODEL": model, "DATA": data}, {"-o": output}, force=force)
     source, wanted = load_model(model), parse_loss_output(loss_output)
     zo = with_loss(source, cast(LossKind, loss and loss.replace("-", "_")), wanted)
     if zo is not source:

@@ -8,7 +8,7 @@ from typing import Annotated
 from ...converters import export_model
 from ...data import read_arrays
 from ..options import ExportBatch, Force, Json, OutputModel, ReRange, ZoModelFile, optional
-from ..output_file import check_output, write_output
+from ..output_file import check_outputs, write_output
 from ..results import show
 
 EXAMPLE = "tflm-zo export model.zo.tflite -o trained.tflite --weights weights.npz --batch 1"
@@ -31,7 +31,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Export a ZO model as a plain int8 model without custom operators."""
-    check_output(output, force=force)
+    check_outputs({"MODEL": model}, {"-o": output}, force=force)
     given = {} if weights is None else read_arrays(weights)
     rest = {} if fractions is None else read_arrays(fractions)
     data = export_model(model, given, batch=batch, fractions=rest, re_range=re_range).to_bytes()

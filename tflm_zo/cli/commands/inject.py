@@ -22,7 +22,7 @@ from ...training.costs import SampleCosts
 from ...training.plan import node_layer, plan_tasks
 from ...training.setting_texts import parse_tail
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice, option, optional
-from ..output_file import check_output, write_output
+from ..output_file import check_outputs, write_output
 from ..results import show
 from ..set_option import ALGORITHM_HELP, parse_loss_output, parse_selection, parse_sparse, say_loss_output, split_names
 
@@ -145,7 +145,7 @@ def inject(
     Node perturbation needs the model cut around the layers that carry nodes, and no headroom: before
     training its outputs are exactly the original's. The other layers stay as they are.
     """
-    check_output(output, force=force)
+    check_outputs({"MODEL": model}, {"-o": output}, force=force)
     run = algorithm_of_name(algorithm)
     given: dict[str, Any] = {
         "trainable": parse_selection("trainable", trainable, "all", "nodes", "none"),

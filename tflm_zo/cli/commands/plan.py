@@ -15,7 +15,7 @@ from ...planner import plan as make_plan
 from ...training import SettingsError
 from ..failures import waiting_for
 from ..options import BoardName, Force, ForwardOnly, Json, ModelFile, OutputReport, Ram, choice, optional, parse_bytes
-from ..output_file import check_output
+from ..output_file import check_outputs
 from ..results import show, write_report
 
 EXAMPLE = "tflm-zo plan model.tflite --board nano-33-ble"
@@ -78,7 +78,7 @@ def plan(
     way is likely to learn most. Instructions were measured on emulated cores; cycles per instruction are an
     assumption.
     """
-    check_output(output, force=force)
+    check_outputs({"MODEL": model}, {"-o": output}, force=force)
     with waiting_for("planning"):
         made = make_plan(
             model,

@@ -13,7 +13,7 @@ from ...data import prepare
 from ...io.table import table
 from ...training import algorithm_for, algorithm_of, compare_runtimes
 from ..options import DataFile, Force, Json, LabelsFile, OutputReport, ZoModelFile
-from ..output_file import check_output
+from ..output_file import check_outputs
 from ..results import progress, show, write_report
 
 EXAMPLE = "tflm-zo verify model.zo.tflite data.npz --steps 20"
@@ -37,7 +37,7 @@ def verify(
     The algorithm is the one that the model was injected for. The exit code is 1 if a runtime differs from
     the first one.
     """
-    check_output(output, force=force)
+    check_outputs({"MODEL": model, "DATA": data}, {"-o": output}, force=force)
     zo = load_model(model)
     metadata = read_metadata(zo)
     names = runtime or runtimes.available()
