@@ -1,11 +1,10 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""Class means: their accuracy, and runs that begin with them where classes are new.
+"""Class means: their accuracy, and runs where classes are new, for which they are a start.
 
     python benchmarks/learning/class_means.py [--tasks watch-7 …] [--samples 32 …] [--work FOLDER]
 
 The bare `train` is compared with class means alone. For new classes, two rows of the last layer are as
-`converters.grow_classes` makes them; in the other column they have one weight of a level, so that runs begin with
-them. The network's other layers have seen these classes.
+`converters.grow_classes` makes them. The network's other layers have seen these classes.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ _TASKS = "watch-7 watch-8 watch-9 speech-23 speech-25 speech-27".split()
 _NEW = (1, 4)
 
 
-def without_classes(model: Model, level: int) -> Model:
-    """Returns a copy whose last layer has weights of zero for two classes, but one of a level, and a quiet bias."""
+def without_classes(model: Model) -> Model:
+    """Returns a copy whose last layer has weights of zero and a quiet bias for two classes."""
     made = model.copy()
     graph = made.only_graph
     logits, _ = logits_of(graph, graph.outputs[0])
@@ -46,7 +45,6 @@ def without_classes(model: Model, level: int) -> Model:
     quiet = (-128 + QUIET * 255 - logits.quantization.zero_point) * logits.quantization.scale
     for number in _NEW:
         values[number] = 0
-        values[number].flat[0] = level
         biases[number] = round(float(quiet / products[number]))
     weights.set_data(values)
     bias.set_data(biases)
@@ -69,7 +67,7 @@ def rows_of(name: str, folder: Path, samples: list[int]) -> list[list[object]]:
         row: list[object] = [name, len(drawn), accuracy(model)]
         row += [accuracy(with_class_means(model, prepare(Inputs(with_loss(model)), *own)))]
         row += [accuracy(zo.adapt(model, *own).model)]
-        row += [accuracy(zo.adapt(without_classes(model, level), *own).model) for level in (1, 0)]
+        row += [accuracy(zo.adapt(without_classes(model), *own).model)]
         rows.append(row)
         print(*row, flush=True)
     return rows
@@ -82,7 +80,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("learning"), help="folder for models")
     given = parser.parse_args()
     given.work.mkdir(exist_ok=True)
-    columns = ["task", "samples", "before", "class means", "train", "two classes new: own rows", "class means first"]
+    columns = ["task", "samples", "before", "class means", "train", "train, two classes new"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rows = [row for name in given.tasks for row in rows_of(name, given.work, given.samples)]

@@ -1,8 +1,8 @@
 """The choice of the way to train: candidates are compared by samples that they were not trained on.
 
 A candidate is a rung of the ladder (`tflm_zo.planner.ways`) with a start, the model as it is or recalibrated. If the
-model has a new class (`tflm_zo.converters.grow_classes`), runs begin with a last layer by class means, otherwise with
-the model's own. If the highest rung that fits the device trains all layers, it is tried alone, from each start. Else
+model has a new class (`tflm_zo.converters.grow_classes`), a last layer by class means makes further starts. If the
+highest rung that fits the device trains all layers, it is tried alone, from each start. Else
 all rungs that fit are tried, the highest from each start, and the others from the better one. These trials take a
 quarter of the length of a run. The best ones, unless they lose by more than two standard errors of the paired losses,
 are tried with twice and half the measured rate, too, which is taken if it wins by more than a standard error. Then
