@@ -80,8 +80,15 @@ struct BackwardTail {
     sources[done] = copy;
   }
 
+  // Lets a step read the bits of its mask instead of the activation, which may be gone then.
+  void KeepBits(uint32_t step, const int8_t* outputs, int8_t* bits) {
+    const zo_backward_step& own = info->steps[step];
+    zo_mask_bits(program.fields[own.to].count, outputs, own.low, own.high, reinterpret_cast<uint8_t*>(bits));
+    sources[step] = bits;
+  }
+
   // Does steps up to `end`, of the part that has been captured.
-  zo_status LeadBack(const zo_node_run& run, Network* network, uint32_t end) {
+  zo_status LeadBack(const zo_node_run& run, Network* network, const Feed& feed, uint32_t end) {
     for (uint32_t i = 0; done == 0 && i < info->step_count; ++i) {
       const uint32_t kind = info->steps[i].kind;
       sources[i] = nullptr;
@@ -94,7 +101,7 @@ struct BackwardTail {
       zo_status status = next > done ? zo_node_run_backward(&run, &program, done, next, sources) : ZO_OK;
       done = next;
       if (status != ZO_OK || !waits) return status;
-      status = network->Rerun(info->reruns[reruns].first, info->reruns[reruns].end);
+      status = network->Rerun(feed, info->reruns[reruns].first, info->reruns[reruns].end);
       if (status != ZO_OK) return status;
       ++reruns;
     }

@@ -61,6 +61,9 @@ struct Segment {
   uint8_t first_skip;
   uint8_t skips;       // how many it has
   uint8_t recomputed;  // its input is not kept, but computed again by Network::Rerun
+  // Bytes of the arena's beginning that activations of this segment and earlier ones may take, where
+  // a Rerun relies on it, else 0.
+  uint32_t activations;
 };
 
 // Properties of a trainable tensor that the weight ops do not publish. The tables have a row for
@@ -103,8 +106,8 @@ struct ModelInfo {
   uint32_t least_arena;  // bytes that no build of TFLM gets by with
   // Of the model's trainable tensors that the run does not train, which are constants.
   uint32_t frozen_checksum;
-  // Bytes at the beginning of the activations' memory that the run has between invokes, 0 if a
-  // program may run the network during a step. Places in it have the lowest offsets.
+  // Bytes of boundaries that begin where activations do in the arena, and end before TFLM's own
+  // memory; 0: boundaries lie elsewhere, and a program may run the network during a step.
   uint32_t shared_arena;
 };
 

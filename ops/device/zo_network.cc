@@ -70,11 +70,12 @@ zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena,
     directories[k] = {ZO_DIRECTORY_MAGIC, segment.tensors, 0, entries + segment.first_tensor, nullptr};
     if (made->SetMicroExternalContext(&directories[k]) != kTfLiteOk) return ZO_ERROR_RUNTIME;
     if (made->AllocateTensors() != kTfLiteOk) return ZO_ERROR_MEMORY;
-  }
-  if (info().shared_arena > 0) {
+    if (info().shared_arena == 0 || (segment.activations == 0 && k < LastSegment())) continue;
     // TFLM's own memory grows from the arena's end, so that this is the lowest piece of it.
     const auto* lowest = static_cast<const uint8_t*>(allocator->AllocatePersistentBuffer(1));
     if (lowest == nullptr || lowest < arena + info().shared_arena) return ZO_ERROR_MEMORY;
+    const size_t own = static_cast<size_t>(arena + arena_bytes - lowest);
+    if (segment.activations > 0 && allocator->used_bytes() > segment.activations + own) return ZO_ERROR_MEMORY;
   }
   is_ready_ = true;
   const zo_status status = Run(nullptr, false, 0, false);  // copies the initial weights in
@@ -95,9 +96,7 @@ int8_t* Network::kept(uint32_t segment) const {
 }
 
 int8_t* Network::place(int32_t at) const {
-  const auto shared = static_cast<int32_t>(info().shared_arena);
-  if (at >= shared) return boundaries_ + (at - shared);
-  return reinterpret_cast<int8_t*>(arena_ + DirectoryBytes()) + at;
+  return (info().shared_arena > 0 ? reinterpret_cast<int8_t*>(arena_ + DirectoryBytes()) : boundaries_) + at;
 }
 
 // The place of a segment's input, for itself and for later segments; null: nobody reads it.
@@ -223,17 +222,19 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
   return ZO_OK;
 }
 
-zo_status Network::Rerun(uint32_t first, uint32_t end) {
-  const Port& port = info().inputs[0];
-  const bool inner = ZO_WITH_SEGMENTS && first > 0;
-  int8_t* const to = inner ? entering(first) : interpreter(0)->input(port.index)->data.int8;
-  memcpy(to, kept(first), ZO_BATCH * (inner ? info().segments[first].boundary_bytes : port.bytes));
-  for (uint32_t k = first;; ++k) {
+zo_status Network::Rerun(const Feed& feed, uint32_t first, uint32_t end) {
+  if (first > 0) memcpy(entering(first), kept(first), ZO_BATCH * info().segments[first].boundary_bytes);
+  for (uint32_t k = first; k < end; ++k) {
     Enter(k, first, k > first ? Keep::kAll : Keep::kNothing);
-    if (k == end) return ZO_OK;
+    const zo_status status = FeedInputs(feed, k);
+    if (status != ZO_OK) return status;
     SetCommand(k, false);
     if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
   }
+  // Not through the inputs of `end`, whose activations may have a larger part of the arena.
+  const auto output = static_cast<size_t>(info().segments[end - 1].boundary_output);
+  memmove(kept(end), interpreter(end - 1)->output(output)->data.int8, ZO_BATCH * info().segments[end].boundary_bytes);
+  return ZO_OK;
 }
 
 const int32_t* Network::losses() {

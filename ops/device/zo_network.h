@@ -46,7 +46,7 @@ class Network {
   //
   //   arena       aligned to 16 bytes
   //   storage     a NetworkStorage of the model's size
-  //   boundaries  of the size that the tables need
+  //   boundaries  of the size that the tables need; not read if they lie in the arena
   //
   // Errors: ZO_ERROR_ARGUMENT (arena not aligned), ZO_ERROR_MEMORY (arena too small),
   // ZO_ERROR_RUNTIME (an operator is not registered, the model is of another version).
@@ -73,7 +73,7 @@ class Network {
   // The input of a segment in the last Run that kept it; null if it is not kept.
   int8_t* kept(uint32_t segment) const;
 
-  // The memory at an offset of the tables: of the arena, or behind it of the boundaries.
+  // The memory at an offset of the tables: of the boundaries, which may lie in the arena.
   int8_t* place(int32_t at) const;
 
   // Runs the network from a segment to the end.
@@ -88,11 +88,11 @@ class Network {
   // the source has no such sample or label; ZO_ERROR_RUNTIME. Weights stay unchanged.
   zo_status Run(const Feed* feed, bool losses, uint32_t start, bool keep);
 
-  // Runs segments [first, end) again from the kept input of the first one, and keeps the inputs of
-  // the others and of `end`.
+  // Runs segments [first, end) again from the kept input of the first one, or from the samples of a
+  // feed, and keeps the inputs of the others and of `end`.
   //
-  // Errors: ZO_ERROR_RUNTIME.
-  zo_status Rerun(uint32_t first, uint32_t end);
+  // Errors: ZO_ERROR_RUNTIME; ZO_ERROR_SAMPLE: the source has no such sample.
+  zo_status Rerun(const Feed& feed, uint32_t first, uint32_t end);
 
   // Sets the initial weights of the run again: the model's own, or those of ImportWeights. After an
   // error some of them may be missing: try again.

@@ -174,7 +174,9 @@ zo_status NodeTrainer::Capture(uint32_t task, const Feed& feed) {
 #endif
   // Biases alone are trained without the layer's inputs.
   int8_t* inputs = t.inputs == nullptr ? nullptr : network_->kept(info.input_segment);
-  if (t.inputs != nullptr && info.input_segment == 0) {
+  if (t.inputs != nullptr && info.input_segment == 0 && network_->info().shared_arena > 0) {
+    inputs = t.inputs;  // read before the update
+  } else if (t.inputs != nullptr && info.input_segment == 0) {
     // The network's inputs are overwritten by its activations: once more, to where they are kept.
     inputs = t.inputs + run_.part * feed.order->batch * zo_node_input_bytes(&t.layer);
     const zo_status status = network_->ReadInputs(feed, inputs);
@@ -197,7 +199,7 @@ zo_status NodeTrainer::Forward(const zo_node_request& request) {
 #if ZO_WITH_BACKWARD
   if (status == ZO_OK && tail_ != nullptr) {
     tail_->Begin();
-    if (!UpdatesOnTheWay()) status = tail_->LeadBack(run_, network_, tail_->info->step_count);
+    if (!UpdatesOnTheWay()) status = tail_->LeadBack(run_, network_, feed, tail_->info->step_count);
   }
 #endif
   zo_report none;
@@ -231,16 +233,24 @@ zo_status NodeTrainer::Update(const zo_node_request& request, zo_report* report)
   }
 #endif
 #if ZO_WITH_BACKWARD
-  if (tail_ != nullptr && UpdatesOnTheWay()) {
-    const TaskInfo& info = infos_[request.task];
-    const zo_status status = tail_->LeadBack(run_, network_, info.steps);
+  const TaskInfo& info = infos_[request.task];
+  int8_t* const inputs = tasks_[request.task].inputs;
+  if (UpdatesOnTheWay()) {
+    const Feed feed = {&source_, &run_.settings.common, request.first_sample, Feed::kInOrder};
+    zo_status status = tail_->LeadBack(run_, network_, feed, info.steps);
+    const bool reads = inputs != nullptr && info.input_segment == 0 && network_->info().shared_arena > 0;
+    if (status == ZO_OK && reads) status = network_->ReadInputs(feed, inputs);
     if (status != ZO_OK) return status;
     if (info.copy_at >= 0) tail_->CopyFilter(network_->place(info.copy_at), network_->tensor(info.first_tensor).size);
   }
 #endif
   zo_tensor tensors[2];  // a layer's filter, its biases, or both
   const uint32_t count = Tensors(request.task, tensors);
-  return zo_node_run_update(&run_, tensors, count, scratch_, nullptr, report);
+  const zo_status status = zo_node_run_update(&run_, tensors, count, scratch_, nullptr, report);
+#if ZO_WITH_BACKWARD
+  if (status == ZO_OK && info.bits_at >= 0) tail_->KeepBits(info.bits_step, inputs, network_->place(info.bits_at));
+#endif
+  return status;
 }
 
 zo_status NodeTrainer::Abandon(zo_status reason) {

@@ -38,6 +38,9 @@ struct TaskInfo {
   uint32_t steps;                // of the program, that come before its update
   int32_t copy_at;               // if the next step reads the filter as it was before: where to copy it, see
                                  // Network::place; or -1
+  int32_t bits_at;               // if a later step masks by the layer's inputs, which are gone then: where to keep
+                                 // their bits; or -1
+  uint32_t bits_step;            // the number of that step
 };
 
 class NodeTrainer {
@@ -68,8 +71,9 @@ class NodeTrainer {
   // behind the step has failed, and the next call begins with it. ZO_ERROR_STORE: the log could not
   // be written; if step_done is 1 the step is done. The next call, or ExportLog, first writes the
   // missing part. ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog.
-  // A run that computes activations again to save memory does so between its updates. If that
-  // fails, with ZO_ERROR_RUNTIME, the step is still in progress, and the next call goes on with it.
+  // A run that computes activations again to save memory does so between its updates, from the
+  // sample that it reads again. If that fails, with ZO_ERROR_RUNTIME or ZO_ERROR_SAMPLE, the step is
+  // still in progress, and the next call goes on with it.
   zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
   // Does a part of a step: a forward pass of a minibatch's part, a query, or the update of a layer.
@@ -173,7 +177,9 @@ class NodeTrainer {
   zo_status Capture(uint32_t task, const Feed& feed);
   zo_status Update(const zo_node_request& request, zo_report* report);
   // Whether errors of a layer are kept until its update alone, as those of one sample can be.
-  bool UpdatesOnTheWay() const { return run_.settings.common.batch * run_.settings.common.parts == 1; }
+  bool UpdatesOnTheWay() const {
+    return tail_ != nullptr && run_.settings.common.batch * run_.settings.common.parts == 1;
+  }
   // Whether a step has begun that is not done.
   bool IsInStep() const { return !done() && (run_.stage != ZO_NODE_FORWARD || run_.part != 0); }
   bool HasRoomInStep() const;

@@ -176,8 +176,7 @@ uint32_t WorkspaceBytes() {
     }
   }
 #endif
-  const size_t shared = tflm_zo::kInfo.shared_arena;
-  return static_cast<uint32_t>((boundaries > shared ? boundaries - shared : 0) + bytes);
+  return static_cast<uint32_t>((tflm_zo::kInfo.shared_arena > 0 ? 0 : boundaries) + bytes);
 }
 
 }  // namespace

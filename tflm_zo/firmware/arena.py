@@ -161,6 +161,9 @@ class _Kernels:
         return extra_memory(op, mve=self.mve) if self.cmsis_nn else Extra()
 
 
+_KERNELS = _Kernels(False), _Kernels(), _Kernels(mve=True)
+
+
 def _temporary(op: Operator) -> int:
     tensors = [t for t in (*op.inputs, *op.outputs) if t is not None]
     channels = sum(len(t.quantization.scales) if t.quantization is not None else 0 for t in tensors)
@@ -291,9 +294,17 @@ def buffers_of(graph: Subgraph, scratch: Mapping[int, int]) -> Buffers:
     return Buffers(sizes, spans)
 
 
-def head_bytes(models: Sequence[Model]) -> int:
-    """Returns the bytes at an arena's beginning that activations of several models share, without scratch."""
-    return max(planned_bytes(buffers_of(model.subgraphs[0], {})) for model in models)
+def head_ends(models: Sequence[Model]) -> tuple[int, ...]:
+    """Returns the bytes at an arena's beginning that activations of each model and of those before it take with any
+    kernels; at most those of all models without scratch.
+    """
+    graphs, ends = [model.subgraphs[0] for model in models], [0]
+    most = max(planned_bytes(buffers_of(graph, {})) for graph in graphs)
+    for graph in graphs:
+        extra = [{i: k.extra(op).scratch for i, op in enumerate(graph.operators)} for k in _KERNELS]
+        unknown = any(op.builtin in _OWN_REQUESTS for op in graph.operators)
+        ends.append(most if unknown else max(ends[-1], *(planned_bytes(buffers_of(graph, e)) for e in extra)))
+    return tuple(min(end, most) for end in ends[1:])
 
 
 def planned_bytes(buffers: Buffers) -> int:

@@ -57,9 +57,10 @@ def updates_of(plan: LoweredRun, copies: bool) -> dict[int, Update]:
         read, copied = reads.get(task.nodes.trainable, 0) if task.keeps_inputs else 0, 0  # else biases alone move
         so_far = max(so_far, changes.get(program.of_tasks[i], 0))
         if so_far < read:
-            first = copies and 0 < so_far == read - 1 and lasts[program.of_tasks[i]] == read
-            copied = task.layer.weights if first and _shared(program, so_far) > task.layer.weights else 0
-            so_far = so_far if copied else read
+            saved = _shared(program, read - 1) if lasts[program.of_tasks[i]] == read else 0
+            saved += task.layer.input_bytes if plan.memory.shares_arena else 0  # bits of a mask are left of them
+            copied = task.layer.weights if copies and read > 1 and saved > task.layer.weights else 0
+            so_far = read - 1 if copied else read
         found[i] = Update(so_far, copied)
     return found
 
@@ -96,10 +97,13 @@ class Boundaries:
             kept, unless such a run begins at the segment or before it.
         fields: offset of each field of errors that is not kept for each sample, by its number.
         filters: offset of each copy of a filter, by the number of the task that updates it.
-        shared: bytes of the arena to which the lowest offsets belong; the others follow them in the workspace.
-        bytes: bytes of the workspace.
-        least: bytes that it takes at least.
+        bits: offset of the bits of each mask that outlive the activation, and the number of their step, by the number
+            of the task after whose update the activation is gone.
+        shared: bytes of the arena's activations, which belong to boundaries between invokes; the others follow them.
+        bytes: bytes of the others.
+        least: bytes that they take at least.
         reruns: segments that run again, in the order of their steps.
+        limits: segments with the end of the activations of it and those before it, where boundaries rely on it.
 
     Raises:
         InfeasibleError: activations that are not kept cannot be computed again.
@@ -120,22 +124,39 @@ class Boundaries:
         for r in self.reruns:
             begins |= dict.fromkeys(range(r.first + 1, r.end + 1), self._time(r.when))
             begins[r.end] += 1 / 16 if whens.count(r.when) == 1 else 0  # it is written behind all invokes
+        if self._plan.memory.shares_arena and 0 in uses:
+            begins[0] = min(uses[0])  # the sample is read again for the update
         first = min(_starts(self._plan), default=self._forward)
-        own = [("at", k, begins.get(k, k) if k in again else k, max(times)) for k, times in uses.items()]
+        bits = self._bits(uses)
+        own = [("at", k, begins.get(k, k), bits[k][0] if k in bits else max(times)) for k, times in uses.items()]
         own += [("passing", k, 0, self._end) for k in skipping if k not in uses or k >= first]
         own += [("passing", k, k, last) for k, last in skipping.items() if k in again and k < first]
         buffers = [Buffer(kind, k, aligned(self._bytes_entering(k)), since, until) for kind, k, since, until in own]
-        self.shared = device.head if self._plan.memory.shares_arena else 0
-        invokes = [(0.0, float(self._forward)), *((self._time(r.when),) * 2 for r in self.reruns)]
-        self._sharing = Sharing([*buffers, *self._errors], self.shared, invokes, leads)
-        self.least = self._sharing.most()[0] - self.shared
+        for b in buffers.copy():
+            if b.kind == "at" and b.number in bits:
+                time, step, _ = bits[b.number]
+                mask = Buffer("bits", b.number, aligned(-(-b.size // 8)), time, self._forward + step)
+                buffers, leads = [*buffers, mask], {**leads, (b, mask): 0}
+        self.shared = device.heads[-1] if self._plan.memory.shares_arena else 0
+        ends = {r: device.heads[r.end - 1] for r in self.reruns if self.shared}
+        self.limits = {r.end - 1: end for r, end in ends.items() if end < self.shared}
+        runs = [Buffer("arena", r.end, end, self._time(r.when), self._time(r.when)) for r, end in ends.items()]
+        runs += [Buffer("arena", self._forward, self.shared, 0, self._forward)] if self.shared else []
+        self._sharing = Sharing([*buffers, *self._errors], dict.fromkeys(runs, 0), leads)
+        self.least = max(0, self._sharing.most()[0] - self.shared)
         if not placed:
             return
-        places, kinds = self._sharing.places(), ("at", "passing", "field", "filter")
+        places, kinds = self._sharing.places(), ("at", "passing", "field", "filter", "bits")
+        self.bytes = end_of(places) - self.shared
         of_kinds = ({b.number: at for b, at in places.items() if b.kind == kind} for kind in kinds)
-        self.at, passing, self.fields, self.filters = of_kinds
+        self.at, passing, self.fields, self.filters, masks = of_kinds
         self.passing = {k: passing[k] if k in passing else self.at[k] for k in skipping}
-        self.bytes = max(self.shared, end_of(places)) - self.shared
+        self.bits = {task: (masks[k], step - 1) for k, (_, step, task) in bits.items()}
+
+    @property
+    def beside(self) -> int:
+        """Bytes of the workspace that they take: if they share the arena, they lie there as a whole."""
+        return 0 if self.shared else self.bytes
 
     @property
     def crowded(self) -> set[int]:
@@ -163,10 +184,12 @@ class Boundaries:
         own = {i: u.steps + 0.25 for i, u in self.updates.items()} if updates_on_the_way(plan) else {}
         stays = int(plan.settings.parts) == 1  # a minibatch of one invoke has its inputs where they are kept
         for i, task in enumerate(plan.tasks):
-            use(task.start_segment, forward if task.is_exact else self._end)
+            if task.start_segment:
+                use(task.start_segment, forward if task.is_exact else self._end)
             if task.nodes is None:
                 continue
-            use(task.nodes.output_segment, forward)
+            if task.nodes.output_segment:
+                use(task.nodes.output_segment, forward)
             if task.keeps_inputs:
                 use(task.nodes.input_segment, forward + own[i] if i in own else self._end if stays else forward)
         for number, step in enumerate(() if plan.program is None else plan.program.steps, 1):
@@ -197,15 +220,30 @@ class Boundaries:
             # The latest of a few times at which errors take least memory: an invoke needs the arena.
             when = min(range(latest, max(0, latest - 4), -1), key=self._live, default=0)
             segments = range(kept, end)
-            ports = (port for k in segments for port in self._metadata.segments[k].inputs)
-            inputs = {port.index for port in ports if port.role == "input"} - ({0} if kept == 0 else set())
-            skips = {k for s in segments for k in self._metadata.segments[s].skips if k < kept}
-            if when < 1 or inputs or {kept, *skips} - (uses.keys() - set(again)):
+            reads = {k for s in segments for k in self._metadata.segments[s].skips if k < kept} | {kept} - {0}
+            if when < 1 or reads - (uses.keys() - set(again)):
                 raise InfeasibleError
             found.append(Rerun(when, kept, end))
-            for k in {kept, *skips}:
+            for k in reads:
                 uses[k].append(self._time(when))
         return sorted(found)
+
+    def _bits(self, uses: dict[int, list[float]]) -> dict[int, tuple[float, int, int]]:
+        """Returns activations of which only the bits of a mask are kept behind an update, the last that reads them:
+        its time, the number of the mask's step and that of the task.
+        """
+        found = dict[int, tuple[float, int, int]]()
+        if self._plan.program is None or not self._plan.memory.shares_arena:
+            return found
+        nodes = {i: self._plan.tasks[i].nodes for i in sorted(self.updates, reverse=True) if self.updates[i].steps}
+        tasks = {(n.input_segment, self._forward + self.updates[i].steps + 0.25): i for i, n in nodes.items() if n}
+        for number, step in enumerate(self._plan.program.steps, 1):
+            k = step.segment
+            if step.kind == "mask" and k is not None:
+                before, last = sorted([0, *uses[k]])[-2:]
+                if last == self._forward + number and (k, before) in tasks:
+                    found[k] = before, number, tasks[k, before]
+        return found
 
     def _time(self, when: int) -> float:
         return self._forward + when / 2 + 0.125  # before an update, at a quarter

@@ -13,7 +13,7 @@ from ..converters.model.schema import DTYPES
 from ..converters.segments import freeze, trained_in_segment
 from ..logs.replay import Replay, checksum_of
 from ..training.lowering import LoweredRun
-from .arena import head_bytes
+from .arena import head_ends
 
 __all__ = ["DeviceModel", "bytes_of_sample", "device_model"]
 
@@ -28,7 +28,8 @@ class DeviceModel:
     trained: tuple[int, ...]
     in_segment: tuple[tuple[int, ...], ...]  # numbers of the trainable tensors of each segment
     frozen_checksum: int  # sum of the checksums of the other tensors, which the model's checksum includes
-    head: int  # bytes of activations at an arena's beginning, which the segments share
+    # end of the activations of each segment and those before it, from the beginning of those of all segments
+    heads: tuple[int, ...]
 
     def number(self, tensor: int) -> int:
         """Returns the device's number of a trainable tensor."""
@@ -45,7 +46,7 @@ def device_model(model: Model, plan: LoweredRun) -> DeviceModel:
     trained = tuple(i for own in segments for i in own)
     begin, others = Replay(model), (t for i, t in enumerate(metadata.trainable) if i not in trained)
     checksum, frozen = checksum_of(others, begin.weights, begin.fractions), tuple(freeze(model, wanted))
-    return DeviceModel(plan, frozen, trained, segments, checksum, head_bytes(frozen))
+    return DeviceModel(plan, frozen, trained, segments, checksum, head_ends(frozen))
 
 
 def _wanted(metadata: ZoMetadata, plan: LoweredRun) -> set[int]:

@@ -153,7 +153,7 @@ def generate(
         "tasks": len(plan.tasks),
         "block_segments": len(plan.block_segments) if plan.settings.blocks else 0,
         "interval": plan.interval,
-        "boundaries": boundaries_of(model, metadata, device).bytes,
+        "boundaries": boundaries_of(model, metadata, device).beside,
         "tables": tables,
         "models": arrays,
     }

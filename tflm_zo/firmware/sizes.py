@@ -84,10 +84,12 @@ def ram_of(
     of the device's model, if it is known.
     """
     own = arena or arenas_of_devices([device], static_memory=static_memory)[0]
-    shared = _MARK if device.plan.memory.shares_arena else 0
+    found = boundaries_of(model, metadata, device)
+    shared = found.bytes + _MARK * (1 + len(found.limits)) if device.plan.memory.shares_arena else 0
     objects = _TRAINERS[trainer_of(device.plan)] + _SEGMENT * len(metadata.segments)
     objects += _RESOLVER + _OPERATOR * len(operators_of(device.segments))
-    own = dataclasses.replace(own, bytes=own.bytes + shared, bytes_mve=own.bytes_mve + shared)
+    arena_bytes, mve = (-(-(size + shared) // 16) * 16 for size in (own.bytes, own.bytes_mve))
+    own = dataclasses.replace(own, bytes=arena_bytes, bytes_mve=mve)
     return Ram(own, workspace_bytes(model, metadata, device), objects)
 
 
@@ -124,7 +126,7 @@ def trainer_of(plan: LoweredRun) -> str:
 def workspace_bytes(model: Model, metadata: ZoMetadata, device: DeviceModel) -> int:
     """Returns the size of the workspace on a 32-bit target."""
     own = _run_bytes(metadata, device.plan) if device.plan.tasks else 0
-    return max(8, boundaries_of(model, metadata, device).bytes + own)
+    return max(8, boundaries_of(model, metadata, device).beside + own)
 
 
 def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:

@@ -36,6 +36,7 @@ static int blocks_fit(const zo_backward_step* s, uint32_t part, uint32_t whole) 
 static int step_fits(const zo_backward_step* s, uint32_t from, uint32_t to) {
   switch (s->kind) {
     case ZO_BACKWARD_MASK:
+    case ZO_BACKWARD_BITS:
       return from == to;
     case ZO_BACKWARD_LAYER:
       return s->layer != NULL && zo_node_layer_check(s->layer) == ZO_OK && exponent_fits(s) &&
@@ -130,11 +131,14 @@ static zo_status run_step(const zo_backward* program, uint32_t number, error_pla
   zo_status status;
   switch (s->kind) {
     case ZO_BACKWARD_MASK:
+    case ZO_BACKWARD_BITS:
       if (from.errors != to.errors) {
         memcpy(to.errors, from.errors, to.count * sizeof to.errors[0]);
         *to.exponent = *from.exponent;
       }
-      return zo_mask_errors(to.count, source, s->low, s->high, to.errors);
+      if (s->kind == ZO_BACKWARD_MASK) return zo_mask_errors(to.count, source, s->low, s->high, to.errors);
+      zo_mask_errors_by_bits(to.count, (const uint8_t*)source, to.errors);
+      return ZO_OK;
     case ZO_BACKWARD_LAYER:
       status = lead_through_layer(program, number, from, to, source);
       *to.exponent = zo_error_exponent(*to.exponent + s->exponent);

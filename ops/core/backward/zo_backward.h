@@ -32,6 +32,7 @@ typedef enum zo_backward_kind {
   ZO_BACKWARD_LEVELS = 8,       /* a function of one value: zo_level_errors */
   ZO_BACKWARD_PRODUCT = 9,      /* MUL of two activations: zo_product_errors */
   ZO_BACKWARD_SUM = 10,         /* ADD, SUB of a tensor that is spread: zo_product_errors */
+  ZO_BACKWARD_BITS = 11,        /* MASK, with bits in the place of the activation: zo_mask_errors_by_bits */
 } zo_backward_kind;
 
 /* Errors of a tensor, or of several that have the same. */
@@ -48,7 +49,7 @@ typedef struct zo_backward_step {
   uint32_t kind; /* zo_backward_kind */
   uint32_t from; /* number of the field of the operator's output */
   uint32_t to;   /* of its input; MASK: may be `from` */
-  int32_t low;   /* MASK: as in zo_mask_errors */
+  int32_t low;   /* MASK, BITS: as in zo_mask_errors */
   int32_t high;
   uint32_t blocks; /* SLICE, PLACE: as in zo_slice_errors */
   uint32_t pitch;
@@ -101,9 +102,9 @@ zo_status zo_backward_norms(const zo_backward* program, const int8_t* const* sou
  *   first    number in the minibatch of the first sample
  *   samples  how many
  *   sources  [step_count], of LAYER its weights, of MASK the operator's output, int8 [samples,
- *            count of `to`], of MAX_POOL its input, int8 [samples, in_h, in_w, channels], of LEVELS
- *            input or output, int8 [samples, count of `to`], of PRODUCT the other factor, int8
- *            [samples, other_length]; others are not read */
+ *            count of `to`], of BITS its zo_mask_bits, of one sample, of MAX_POOL its input, int8
+ *            [samples, in_h, in_w, channels], of LEVELS input or output, int8 [samples, count of
+ *            `to`], of PRODUCT the other factor, int8 [samples, other_length]; others are not read */
 zo_status zo_backward_run(const zo_backward* program, uint32_t begin, uint32_t end, uint32_t first, uint32_t samples,
                           const int8_t* const* sources);
 

@@ -30,6 +30,22 @@ zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int
   return ZO_OK;
 }
 
+void zo_mask_bits(uint32_t count, const int8_t* outputs, int32_t low, int32_t high, uint8_t* bits) {
+  for (uint32_t i = 0; i < count; i += 8u) {
+    uint32_t byte = 0;
+    for (uint32_t j = i; j < i + 8u && j < count; ++j) {
+      byte |= (uint32_t)((outputs[j] > low) & (outputs[j] < high)) << (j - i);
+    }
+    *bits++ = (uint8_t)byte;
+  }
+}
+
+void zo_mask_errors_by_bits(uint32_t count, const uint8_t* bits, int16_t* errors) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (((uint32_t)bits[i / 8u] >> i % 8u & 1u) == 0u) errors[i] = 0;
+  }
+}
+
 /* How far products of errors and factors are shifted, and the exponent that this gives them. */
 typedef struct scaling {
   const int16_t* mantissas;

@@ -51,6 +51,12 @@ typedef struct zo_error_factors {
  *   errors  int16 [count], changed in place */
 zo_status zo_mask_errors(uint32_t count, const int8_t* outputs, int32_t low, int32_t high, int16_t* errors);
 
+/* The same in two steps: whether each output is within the clamp is all that masking needs.
+ *
+ *   bits  uint8 [(count + 7) / 8]; zo_mask_bits: may begin where `outputs` do, or before */
+void zo_mask_bits(uint32_t count, const int8_t* outputs, int32_t low, int32_t high, uint8_t* bits);
+void zo_mask_errors_by_bits(uint32_t count, const uint8_t* bits, int16_t* errors);
+
 /* Errors times factors,
  *
  *   scaled_i        = floor((e_i m_i + 2^(a-1)) / 2^a)
