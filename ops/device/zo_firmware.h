@@ -61,6 +61,7 @@ struct Segment {
   uint8_t first_skip;
   uint8_t skips;       // how many it has
   uint8_t recomputed;  // its input is not kept, but computed again by Network::Rerun
+  uint8_t of_parts;    // its input is kept for each part of a minibatch, one behind the other
   // Bytes of the arena's beginning that activations of this segment and earlier ones may take, where
   // a Rerun relies on it, else 0.
   uint32_t activations;

@@ -51,6 +51,7 @@ zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena,
   boundaries_ = boundaries;
   base_ = {};
   base_mark_ = 0;
+  part_ = 0;
   is_restoring_ = false;
   arena += before;
   arena_bytes -= before;
@@ -91,8 +92,9 @@ int8_t* Network::entering(uint32_t segment) {
 
 int8_t* Network::kept(uint32_t segment) const {
   if (!ZO_WITH_SEGMENTS) return nullptr;
-  const int32_t at = info().segments[segment].kept_at;
-  return at < 0 ? nullptr : place(at);
+  const Segment& own = info().segments[segment];
+  const uint32_t before = own.of_parts != 0 ? part_ * ZO_BATCH * own.boundary_bytes : 0;
+  return own.kept_at < 0 ? nullptr : place(own.kept_at) + before;
 }
 
 int8_t* Network::place(int32_t at) const {

@@ -70,8 +70,11 @@ class Network {
   // Run.
   int8_t* entering(uint32_t segment);
 
-  // The input of a segment in the last Run that kept it; null if it is not kept.
+  // The input of a segment in the last Run that kept it, of the present part; null if it is not kept.
   int8_t* kept(uint32_t segment) const;
+
+  // Before a Run: which part of the minibatch it is of. After Init: the first, 0.
+  void SetPart(uint32_t part) { part_ = part; }
 
   // The memory at an offset of the tables: of the boundaries, which may lie in the arena.
   int8_t* place(int32_t at) const;
@@ -179,6 +182,7 @@ class Network {
   uint32_t base_checksum_ = 0;  // of the weights in base_
   uint32_t base_mark_ = 0;      // bits of the fingerprint that it changes
   LogStore base_ = {};          // read == nullptr: the model's own
+  uint32_t part_ = 0;           // see SetPart
   bool is_ready_ = false;       // Init has succeeded
   bool is_restoring_ = false;   // the next invoke sets the model's own weights
 };

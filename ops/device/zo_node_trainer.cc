@@ -79,10 +79,8 @@ Workspace Carve(const ModelInfo& info, const zo_node_settings& settings, const T
     } else {
       const zo_node_layer* layer = &from.layer;
       if (TypeOf(info, from.first_tensor) != ZO_TENSOR_INT32) {
-        // Of one invoke they stay where the network keeps them.
-        task.inputs = settings.common.parts > 1 ? carver->Take<int8_t>(samples * zo_node_input_bytes(layer))
-                      : network == nullptr      ? nullptr
-                                                : network->kept(from.input_segment);
+        // They stay where the network keeps them, one part behind the other.
+        task.inputs = network == nullptr ? nullptr : network->kept(from.input_segment);
       }
       if (!IsInTail(from)) task.routes = carver->Take<uint8_t>(samples * zo_node_route_bytes(layer));
       if (from.queries > 0) {
@@ -138,11 +136,6 @@ zo_status NodeTrainer::Init(Network* network, const zo_node_settings* settings, 
   tail_ = space.tail;
   interval_ = interval;
   source_ = source;
-  for (uint32_t i = 0; i < settings->tasks; ++i) {
-    // Queries start from values that the network keeps.
-    const bool starts_with_inputs = PerturbsWeights(tasks[i]) && tasks[i].boundary_bytes == 0;
-    if (!starts_with_inputs) tasks_[i].nodes = network->kept(tasks[i].start_segment);
-  }
 #if ZO_WITH_BACKWARD
   if (tail_ != nullptr) {
     const zo_status status = zo_backward_check(&tail_->program);
@@ -166,11 +159,14 @@ uint32_t NodeTrainer::Tensors(uint32_t task, zo_tensor* tensors) const {
 
 zo_status NodeTrainer::Capture(uint32_t task, const Feed& feed) {
   const TaskInfo& info = infos_[task];
-  const zo_node_task& t = tasks_[task];
+  zo_node_task& t = tasks_[task];
 #if ZO_WITH_WEIGHT_TASKS
-  if (PerturbsWeights(info)) {
-    return info.boundary_bytes == 0 ? ZO_OK : zo_node_run_capture_boundary(&run_, task, t.nodes);
-  }
+  if (PerturbsWeights(info) && info.boundary_bytes == 0) return ZO_OK;  // queries start with inputs
+#endif
+  // Queries start from values that the network keeps.
+  t.nodes = network_->kept(info.start_segment);
+#if ZO_WITH_WEIGHT_TASKS
+  if (PerturbsWeights(info)) return zo_node_run_capture_boundary(&run_, task, t.nodes);
 #endif
   // Biases alone are trained without the layer's inputs.
   int8_t* inputs = t.inputs == nullptr ? nullptr : network_->kept(info.input_segment);
@@ -273,6 +269,7 @@ zo_status NodeTrainer::TrainSlice(zo_report* report) {
   // Weights that a query has moved are not left to anybody else.
   for (bool goes_on = true; status == ZO_OK && goes_on;) {
     if (request.action == ZO_NODE_DONE) return ZO_OK;
+    network_->SetPart(run_.part);
     const bool moves = MovesWeights(request);
     status = Answer(request, report);
     if (status != ZO_OK) return request.action == ZO_NODE_UPDATE ? status : Abandon(status);

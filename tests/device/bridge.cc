@@ -160,7 +160,10 @@ uint32_t WorkspaceBytes() {
     const tflm_zo::Segment& segment = tflm_zo::kInfo.segments[k];
     for (const int32_t at : {segment.kept_at, segment.passing_at}) {
       if (at < 0) continue;
-      const size_t own = k == 0 ? tflm_zo::kInfo.inputs[0].bytes : segment.boundary_bytes;
+      size_t own = k == 0 ? tflm_zo::kInfo.inputs[0].bytes : segment.boundary_bytes;
+#if TRAINS_NODES
+      if (segment.of_parts != 0) own *= tflm_zo::kSettings.common.parts;
+#endif
       const size_t end = static_cast<size_t>(at) + (tflm_zo::kInfo.batch * own + 7) / 8 * 8;
       if (end > boundaries) boundaries = end;
     }

@@ -37,6 +37,7 @@ from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.core.loader import structs
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware
+from tflm_zo.firmware.arena import head_ends
 from tflm_zo.logs.layout import unpadded
 from tflm_zo.runtime import available
 from tflm_zo.runtime.lane import Engine, InvokeError
@@ -124,7 +125,8 @@ class Device:
             if port.role == "output" and port.index == loss.output
         )
         addresses = (self.library.device_segment_model(k) for k in range(segments))
-        self._models = dict(zip(addresses, _model_arrays(firmware), strict=True))
+        self._models = dict(zip(addresses, arrays := _model_arrays(firmware), strict=True))
+        self._heads = dict(zip(self._models, head_ends([load_model(content) for content in arrays]), strict=True))
         self._segments: dict[int, _Segment] = {}
         self._host = Host(Open(self._open), Invoke(self._invoke))
         self._error: BaseException | None = None
@@ -144,6 +146,7 @@ class Device:
             _reset(segment.engine)
             host = found.contents
             host.inputs, host.outputs = len(segment.inputs), len(segment.outputs)
+            host.activations = self._heads[address]
             for i, (shape, dtype) in enumerate(segment.inputs):
                 host.input_bytes[i] = int(np.prod(shape)) * dtype.itemsize
                 host.is_read_last[i] = segment.is_read_last[i]

@@ -17,6 +17,7 @@ class _HostSegment(ctypes.Structure):
         ("input_bytes", u32 * _MAX_TENSORS),
         ("output_bytes", u32 * _MAX_TENSORS),
         ("is_read_last", u32 * _MAX_TENSORS),
+        ("activations", u32),
     ]
 
 

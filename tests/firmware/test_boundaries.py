@@ -36,10 +36,6 @@ class Memory:
         self.owners: list[object] = [None] * size
 
     def write(self, owner: object, at: int, size: int) -> None:
-        assert at % 8 == 0
-        self.write_part(owner, at, size)
-
-    def write_part(self, owner: object, at: int, size: int) -> None:
         assert at + size <= len(self.owners)
         self.owners[at : at + size] = [owner] * size
 
@@ -68,11 +64,16 @@ def executed(model, settings, memory=None, limit=None, copies=None):
         port = metadata.segments[k].input_index("boundary")
         return model.subgraphs[k].inputs[0 if port is None else port].size
 
-    def boundary(k, do):
-        do(("boundary", k), placed.at[k], size(k))
+    parts = range(int(plan.settings.parts))
+
+    def boundary(k, do, part=0):
+        part *= k in placed.of_parts
+        assert placed.at[k] % 8 == 0
+        do(("boundary", k, part), placed.at[k] + part * size(k), size(k))
 
     def field(f, do):
         if f in placed.fields:
+            assert placed.fields[f] % 8 == 0
             do(("field", f), placed.fields[f], 2 * program.fields[f])
 
     def errors(step):
@@ -90,7 +91,7 @@ def executed(model, settings, memory=None, limit=None, copies=None):
             read = [n["offset"] + i * n["pitch"] + j for i in range(n["blocks"]) for j in range(n["length"])]
             for written, at in enumerate(read):
                 memory.read(owners[0], source + 2 * at, 2)
-                memory.write_part(owners[1], target + 2 * written, 2)
+                memory.write(owners[1], target + 2 * written, 2)
             return None
         assert step.kind in ("layer", "average_pool")
         numbers = step.pool.numbers() if layer is None else layer.struct.numbers()
@@ -98,11 +99,11 @@ def executed(model, settings, memory=None, limit=None, copies=None):
         for position, outputs in order(numbers):
             for output in outputs:
                 memory.read(owners[0], source + 2 * out_c * output, 2 * out_c)
-            memory.write_part(owners[1], target + 2 * in_c * position, 2 * in_c)
+            memory.write(owners[1], target + 2 * in_c * position, 2 * in_c)
         overlaps.append(step)
         return None
 
-    def steps(begin, end):
+    def steps(begin, end, part=0):
         """Does steps, after the segments that run again before them, and then those of an update."""
         for number, step in enumerate(program.steps[begin:end], begin):
             while reruns and reruns[0].when <= 2 * number + 1:
@@ -110,7 +111,7 @@ def executed(model, settings, memory=None, limit=None, copies=None):
             if number in bits:
                 memory.read(*bits.pop(number))
             elif step.segment is not None:
-                boundary(step.segment, memory.read)
+                boundary(step.segment, memory.read, part)
             if step.tensor in copies:
                 memory.read(*copies.pop(step.tensor))
             else:
@@ -134,34 +135,34 @@ def executed(model, settings, memory=None, limit=None, copies=None):
                 boundary(k + 1, memory.write)
 
     own = [(i, t) for i, t in enumerate(plan.tasks) if t.nodes is not None]
-    for _ in range(int(plan.settings.parts)):
+    for part in parts:
         for k, segment in enumerate(metadata.segments):
             invoke()
             if k in placed.at and k and k not in again:
-                boundary(k, memory.write)
+                boundary(k, memory.write, part)
             elif k in again and k in placed.passing:
-                memory.write(("boundary", k), placed.passing[k], size(k))
+                memory.write(("passing", k), placed.passing[k], size(k))
             for skipped in segment.skips:
-                at = placed.passing[skipped] if skipped in again else placed.at.get(skipped, placed.passing[skipped])
+                if skipped in placed.at and skipped not in again:
+                    boundary(skipped, memory.read, part)
+                    continue
                 if skipped not in placed.at:
-                    memory.write(("boundary", skipped), at, size(skipped))  # as it entered its segment
-                memory.read(("boundary", skipped), at, size(skipped))
+                    memory.write(("passing", skipped), placed.passing[skipped], size(skipped))  # as it entered
+                memory.read(("passing", skipped), placed.passing[skipped], size(skipped))
         for _, task in own:
             if task.nodes.output_segment:
-                boundary(task.nodes.output_segment, memory.read)
-            if task.keeps_inputs and task.nodes.input_segment and int(plan.settings.parts) > 1:
-                boundary(task.nodes.input_segment, memory.read)  # it is copied
-            elif task.keeps_inputs and not task.nodes.input_segment and 0 in placed.at and not placed.shared:
-                boundary(0, memory.write)
+                boundary(task.nodes.output_segment, memory.read, part)
+            if task.keeps_inputs and not task.nodes.input_segment and not placed.shared:
+                boundary(0, memory.write, part)
         if program is not None:
             field(0, memory.write)
         if program is not None and not streams:
             for _ in range(batch):
                 field(0, memory.write)  # kept for each sample
-                steps(0, len(program.steps))
+                steps(0, len(program.steps), part)
         for _, task in own:
             for k in metadata.entering(task.start_segment) if task.queries else ():
-                boundary(k, memory.read)
+                boundary(k, memory.read, part)
     done = 0
     for i, task in reversed(own):
         if streams and i in placed.updates:
@@ -173,10 +174,10 @@ def executed(model, settings, memory=None, limit=None, copies=None):
                 copies[task.tensors[0]] = ("filter", i), placed.filters[i], update.copied
                 memory.write(*copies[task.tensors[0]])
             field(program.of_tasks[i], memory.read)
-        if task.keeps_inputs and int(plan.settings.parts) == 1:
+        for part in parts if task.keeps_inputs else ():
             if placed.shared and task.nodes.input_segment == 0:
                 boundary(0, memory.write)
-            boundary(task.nodes.input_segment, memory.read)
+            boundary(task.nodes.input_segment, memory.read, part)
         if i in placed.bits:
             (at, number), k = placed.bits[i], task.nodes.input_segment
             count = size(k)
@@ -184,8 +185,8 @@ def executed(model, settings, memory=None, limit=None, copies=None):
             bits[number] = ("bits", number), at, -(-count // 8)
             for byte in range(bits[number][2]):
                 rest = range(8 * byte, min(8 * byte + 8, count))
-                memory.read(("boundary", k), placed.at[k] + rest[0], len(rest))
-                memory.write_part(bits[number][0], at + byte, 1)
+                memory.read(("boundary", k, 0), placed.at[k] + rest[0], len(rest))
+                memory.write(bits[number][0], at + byte, 1)
         updated.update(task.tensors)
     assert not reruns and not copies and not bits
     return placed, len(overlaps)

@@ -93,6 +93,7 @@ class Boundaries:
 
     Attributes:
         at: offset of each activation that is kept, by the segment's number.
+        of_parts: segments whose input is kept for each part of a minibatch, one part behind the other.
         passing: offset of each that later segments read, in a run that keeps nothing: the place where it is
             kept, unless such a run begins at the segment or before it.
         fields: offset of each field of errors that is not kept for each sample, by its number.
@@ -116,6 +117,8 @@ class Boundaries:
         self._forward = len(metadata.segments)
         self._end = self._forward + 1 + (0 if self._plan.program is None else len(self._plan.program.steps))
         self.updates = updates_of(self._plan, copies)
+        self._inputs = {t.nodes.input_segment for t in self._plan.tasks if t.keeps_inputs and t.nodes is not None}
+        self.of_parts = self._inputs if int(self._plan.settings.parts) > 1 else set[int]()
         self._errors, leads = self._fields()
         uses, skipping = self._uses(), {k: n for n, s in enumerate(metadata.segments) for k in s.skips}
         again = self._plan.memory.recomputed
@@ -126,12 +129,13 @@ class Boundaries:
             begins[r.end] += 1 / 16 if whens.count(r.when) == 1 else 0  # it is written behind all invokes
         if self._plan.memory.shares_arena and 0 in uses:
             begins[0] = min(uses[0])  # the sample is read again for the update
+        begins |= dict.fromkeys(self.of_parts, 0)  # a part's forward pass comes after the one of the part before
         first = min(_starts(self._plan), default=self._forward)
         bits = self._bits(uses)
         own = [("at", k, begins.get(k, k), bits[k][0] if k in bits else max(times)) for k, times in uses.items()]
         own += [("passing", k, 0, self._end) for k in skipping if k not in uses or k >= first]
         own += [("passing", k, k, last) for k, last in skipping.items() if k in again and k < first]
-        buffers = [Buffer(kind, k, aligned(self._bytes_entering(k)), since, until) for kind, k, since, until in own]
+        buffers = [Buffer(kind, k, aligned(self._bytes_entering(kind, k)), *times) for kind, k, *times in own]
         for b in buffers.copy():
             if b.kind == "at" and b.number in bits:
                 time, step, _ = bits[b.number]
@@ -182,7 +186,6 @@ class Boundaries:
             for k in metadata.entering(start):
                 use(k, self._end)
         own = {i: u.steps + 0.25 for i, u in self.updates.items()} if updates_on_the_way(plan) else {}
-        stays = int(plan.settings.parts) == 1  # a minibatch of one invoke has its inputs where they are kept
         for i, task in enumerate(plan.tasks):
             if task.start_segment:
                 use(task.start_segment, forward if task.is_exact else self._end)
@@ -191,12 +194,12 @@ class Boundaries:
             if task.nodes.output_segment:
                 use(task.nodes.output_segment, forward)
             if task.keeps_inputs:
-                use(task.nodes.input_segment, forward + own[i] if i in own else self._end if stays else forward)
+                use(task.nodes.input_segment, forward + own[i] if i in own else self._end)
         for number, step in enumerate(() if plan.program is None else plan.program.steps, 1):
             if step.segment is not None:
                 # Of several samples, the first steps of the last one come after the last steps of the first one.
                 use(step.segment, forward + number if metadata.batch == 1 else self._end)
-        if not (stays and any(t.keeps_inputs and t.nodes and t.nodes.input_segment == 0 for t in plan.tasks)):
+        if 0 not in self._inputs:
             found.pop(0, None)
         for number, segment in enumerate(metadata.segments):
             for k in segment.skips:
@@ -274,11 +277,12 @@ class Boundaries:
         pairs = {(own[step.source], own[step.target]): aligned(2 * (step.lead or 0)) for step in over}
         return [*own.values(), *copies], {(a, b): lead for (a, b), lead in pairs.items() if a.last == b.first}
 
-    def _bytes_entering(self, segment: int) -> int:
+    def _bytes_entering(self, kind: str, segment: int) -> int:
+        parts = int(self._plan.settings.parts) if kind == "at" and segment in self.of_parts else 1
         if segment == 0:  # input 0 of the network
             readers = (t.layer for t in self._plan.tasks if t.nodes is not None and t.nodes.input_segment == 0)
-            return self._metadata.batch * max(layer.input_bytes for layer in readers if layer is not None)
-        return entering_tensor(self._model, self._metadata, segment).size  # int8
+            return parts * self._metadata.batch * max(layer.input_bytes for layer in readers if layer is not None)
+        return parts * entering_tensor(self._model, self._metadata, segment).size  # int8
 
 
 def boundaries_of(model: Model, metadata: ZoMetadata, device: DeviceModel) -> Boundaries:

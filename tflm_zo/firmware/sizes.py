@@ -49,7 +49,7 @@ _WEIGHTS: Final = 7_400
 _NODES: Final = 15 * 1024
 # Additional flash of node perturbation: exact gradients; errors that pass back through several layers.
 _EXACT: Final = 1_536
-_TAIL: Final = 6_400
+_TAIL: Final = 6_656
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,8 +145,6 @@ def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:
             total += 8 * task.queries
             tensors = max(tensors, len(task.tensors))
             continue
-        copied = task.keeps_inputs and int(plan.settings.parts) > 1  # of one invoke they stay in boundaries
-        total += aligned(samples * layer.input_bytes) if copied else 0
         total += 0 if task.in_tail else aligned(samples * layer.route_bytes)
         own = task.is_exact and i not in fields
         total += aligned(4 * task.queries * samples) + (aligned(2 * samples * layer.nodes) if own else 0)

@@ -42,8 +42,8 @@ def _segments(
         ports = ["kNone" if i is None else str(i) for i in found]
         size = 0 if entering is None else bytes_of_sample(model, 0, "inputs", entering, metadata.batch)
         places = boundaries.at.get(k, -1), boundaries.passing.get(k, -1)
-        again = int(k in device.plan.memory.recomputed), boundaries.limits.get(k, 0)
-        rows.append([arrays[k], *ports, first, len(owned), size, *places, len(skips), len(segment.skips), *again])
+        kept = int(k in device.plan.memory.recomputed), int(k in boundaries.of_parts), boundaries.limits.get(k, 0)
+        rows.append([arrays[k], *ports, first, len(owned), size, *places, len(skips), len(segment.skips), *kept])
         skips += [(index, entered) for entered, index in segment.skips.items()]
     return rows, skips
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <initializer_list>
 #include <new>
 #include <vector>
 
@@ -61,33 +62,34 @@ bool MicroAllocator::TailIsWhole() const {
 
 TfLiteStatus MicroInterpreter::AllocateTensors() {
   if (host.open(model_, context_, &segment_) == 0) return kTfLiteError;
-  // Inputs that live to the end of an invoke come first. The others and the outputs share the
-  // memory behind them, outputs in reverse, so that nobody can rely on an order.
-  uint8_t* at = allocator_->activations();
-  for (int pass = 0; pass < 2; ++pass) {
-    for (uint32_t i = 0; i < segment_.inputs; ++i) {
-      if ((segment_.is_read_last[i] != 0) != (pass == 0)) continue;
-      inputs_[i].data.raw = at;
-      inputs_[i].bytes = segment_.input_bytes[i];
-      at += Aligned(segment_.input_bytes[i]);
-    }
-  }
-  const auto end_of_inputs = static_cast<size_t>(at - allocator_->activations());
-  at = allocator_->activations();
-  for (uint32_t i = 0; i < segment_.inputs; ++i) {
-    if (segment_.is_read_last[i] != 0) at += Aligned(segment_.input_bytes[i]);
-  }
+  // Inputs that live to the end of an invoke come last, the others before them. Outputs, in reverse,
+  // so that nobody can rely on an order, come first, and may share memory with the latter.
+  uint8_t* const begin = allocator_->activations();
+  uint8_t* at = begin;
   for (uint32_t i = segment_.outputs; i-- > 0;) {
     outputs_[i].data.raw = at;
     outputs_[i].bytes = segment_.output_bytes[i];
     at += Aligned(segment_.output_bytes[i]);
   }
-  const auto end = static_cast<size_t>(at - allocator_->activations());
+  const auto outputs = static_cast<size_t>(at - begin);
+  size_t kept = 0, others = 0;
+  for (uint32_t i = 0; i < segment_.inputs; ++i) {
+    (segment_.is_read_last[i] != 0 ? kept : others) += Aligned(segment_.input_bytes[i]);
+  }
+  const size_t needed = kept + (outputs > others ? outputs : others);
+  activation_bytes_ = segment_.activations > needed ? segment_.activations : needed;
+  at = begin + activation_bytes_ - kept - others;
+  for (const uint32_t pass : {0u, 1u}) {
+    for (uint32_t i = 0; i < segment_.inputs; ++i) {
+      if ((segment_.is_read_last[i] != 0) != (pass != 0)) continue;
+      inputs_[i].data.raw = at;
+      inputs_[i].bytes = segment_.input_bytes[i];
+      at += Aligned(segment_.input_bytes[i]);
+    }
+  }
   const size_t structs = Aligned(24 * (segment_.inputs + segment_.outputs));
-  return allocator_->AllocateForGood(structs) &&
-                 allocator_->ReserveActivations(end > end_of_inputs ? end : end_of_inputs)
-             ? kTfLiteOk
-             : kTfLiteError;
+  return allocator_->AllocateForGood(structs) && allocator_->ReserveActivations(activation_bytes_) ? kTfLiteOk
+                                                                                                   : kTfLiteError;
 }
 
 TfLiteStatus MicroInterpreter::Invoke() {
@@ -106,7 +108,7 @@ TfLiteStatus MicroInterpreter::Invoke() {
     outputs[i] = results[i].data();
   }
   const bool works = host.invoke(model_, inputs, outputs) != 0;
-  memset(allocator_->activations(), 0xC3, allocator_->activation_bytes());
+  memset(allocator_->activations(), 0xC3, activation_bytes_);
   for (uint32_t i = 0; i < segment_.inputs; ++i) {
     if (segment_.is_read_last[i] != 0) memcpy(inputs_[i].data.raw, kept[i].data(), kept[i].size());
   }

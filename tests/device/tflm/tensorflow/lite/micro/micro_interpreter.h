@@ -4,7 +4,7 @@
  * runs the segments. It has TFLM's pitfalls, too: all interpreters of an allocator have their
  * inputs and outputs in the same memory of the arena, and after an invoke only the tensors that
  * TFLM's planner keeps are there: the outputs of the segment, and the inputs that its last operator
- * reads. Everything else is overwritten.
+ * reads. All other activations of the segment are overwritten.
  */
 #ifndef TFLM_ZO_TESTS_DEVICE_MICRO_INTERPRETER_H_
 #define TFLM_ZO_TESTS_DEVICE_MICRO_INTERPRETER_H_
@@ -38,6 +38,7 @@ struct HostSegment {
   uint32_t input_bytes[kMaxTensors];
   uint32_t output_bytes[kMaxTensors];
   uint32_t is_read_last[kMaxTensors];  // whether its last operator reads the input
+  uint32_t activations;                // bytes of the arena's beginning that its activations take
 };
 
 // The runner of the segments. Both functions return 0 if they fail.
@@ -69,6 +70,7 @@ class MicroInterpreter {
   MicroAllocator* allocator_;
   void* context_ = nullptr;
   HostSegment segment_ = {};
+  size_t activation_bytes_ = 0;
   TfLiteTensor inputs_[kMaxTensors] = {};
   TfLiteTensor outputs_[kMaxTensors] = {};
 };
