@@ -107,9 +107,11 @@ struct ModelInfo {
   uint32_t least_arena;  // bytes that no build of TFLM gets by with
   // Of the model's trainable tensors that the run does not train, which are constants.
   uint32_t frozen_checksum;
-  // Bytes of boundaries that begin where activations do in the arena, and end before TFLM's own
-  // memory; 0: boundaries lie elsewhere, and a program may run the network during a step.
+  // Bytes of boundaries in the arena, which end before TFLM's own memory; 0: boundaries lie elsewhere,
+  // and a program may run the network during a step. So many of them may be activations during an
+  // invoke. Boundaries begin where activations do, or behind it by the size of scratch buffers.
   uint32_t shared_arena;
+  uint32_t shared_activations;
 };
 
 extern const ModelInfo kInfo;  // the only one

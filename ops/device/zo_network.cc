@@ -74,9 +74,13 @@ zo_status Network::Init(const tflite::MicroOpResolver& resolver, uint8_t* arena,
     if (info().shared_arena == 0 || (segment.activations == 0 && k < LastSegment())) continue;
     // TFLM's own memory grows from the arena's end, so that this is the lowest piece of it.
     const auto* lowest = static_cast<const uint8_t*>(allocator->AllocatePersistentBuffer(1));
-    if (lowest == nullptr || lowest < arena + info().shared_arena) return ZO_ERROR_MEMORY;
-    const size_t own = static_cast<size_t>(arena + arena_bytes - lowest);
-    if (segment.activations > 0 && allocator->used_bytes() > segment.activations + own) return ZO_ERROR_MEMORY;
+    if (lowest == nullptr) return ZO_ERROR_MEMORY;
+    const size_t head = allocator->used_bytes() - static_cast<size_t>(arena + arena_bytes - lowest);
+    if (segment.activations > 0 && head > segment.activations) return ZO_ERROR_MEMORY;
+    if (k < LastSegment()) continue;
+    const size_t scratch = head > info().shared_activations ? head - info().shared_activations : 0;
+    boundaries_ = reinterpret_cast<int8_t*>(arena + (scratch + 15u) / 16u * 16u);
+    if (lowest < reinterpret_cast<uint8_t*>(boundaries_) + info().shared_arena) return ZO_ERROR_MEMORY;
   }
   is_ready_ = true;
   const zo_status status = Run(nullptr, false, 0, false);  // copies the initial weights in
@@ -98,7 +102,7 @@ int8_t* Network::kept(uint32_t segment) const {
 }
 
 int8_t* Network::place(int32_t at) const {
-  return (info().shared_arena > 0 ? reinterpret_cast<int8_t*>(arena_ + DirectoryBytes()) : boundaries_) + at;
+  return boundaries_ + at;
 }
 
 // The place of a segment's input, for itself and for later segments; null: nobody reads it.
@@ -225,6 +229,7 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
 }
 
 zo_status Network::Rerun(const Feed& feed, uint32_t first, uint32_t end) {
+  if (!ZO_WITH_SEGMENTS) return ZO_OK;
   if (first > 0) memcpy(entering(first), kept(first), ZO_BATCH * info().segments[first].boundary_bytes);
   for (uint32_t k = first; k < end; ++k) {
     Enter(k, first, k > first ? Keep::kAll : Keep::kNothing);

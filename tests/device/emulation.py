@@ -67,6 +67,7 @@ class Memory(NamedTuple):
 
 
 RING, DIRECT, CACHED, LITTLEFS, HIDDEN = range(5)
+_SCRATCH = 48  # bytes
 
 
 @dataclass
@@ -126,7 +127,9 @@ class Device:
         )
         addresses = (self.library.device_segment_model(k) for k in range(segments))
         self._models = dict(zip(addresses, arrays := _model_arrays(firmware), strict=True))
-        self._heads = dict(zip(self._models, head_ends([load_model(content) for content in arrays]), strict=True))
+        ends = head_ends([load_model(content) for content in arrays])
+        # The largest activations have a scratch buffer of the kernels behind them.
+        self._heads = {at: end + _SCRATCH * (end == ends[-1]) for at, end in zip(self._models, ends, strict=True)}
         self._segments: dict[int, _Segment] = {}
         self._host = Host(Open(self._open), Invoke(self._invoke))
         self._error: BaseException | None = None

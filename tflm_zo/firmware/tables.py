@@ -181,6 +181,7 @@ def model_source(
         least_arena=least_arena,
         frozen_checksum=f"0x{device.frozen_checksum:08x}",
         shared_arena=boundaries.shared and boundaries.shared + boundaries.bytes,
+        shared_activations=boundaries.shared,
         inputs=inputs,
         fingerprint=fingerprint(model),
         layerwise=bool(plan.tasks),
