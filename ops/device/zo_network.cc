@@ -101,9 +101,7 @@ int8_t* Network::kept(uint32_t segment) const {
   return own.kept_at < 0 ? nullptr : place(own.kept_at) + before;
 }
 
-int8_t* Network::place(int32_t at) const {
-  return boundaries_ + at;
-}
+int8_t* Network::place(int32_t at) const { return boundaries_ + at; }
 
 // The place of a segment's input, for itself and for later segments; null: nobody reads it.
 int8_t* Network::passing(uint32_t segment, Keep keep) const {
