@@ -108,9 +108,10 @@ struct ModelInfo {
   // Of the model's trainable tensors that the run does not train, which are constants.
   uint32_t frozen_checksum;
   // Bytes of boundaries in the arena, which end before TFLM's own memory; 0: boundaries lie elsewhere,
-  // and a program may run the network during a step. So many of them may be activations during an
-  // invoke. Boundaries begin where activations do, or behind it by the size of scratch buffers.
+  // and a program may run the network during a step.
   uint32_t shared_arena;
+  // Bytes of them that an invoke may overwrite: the activations of all segments. Scratch buffers that
+  // kernels have in addition come before the boundaries.
   uint32_t shared_activations;
 };
 
