@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tflm_zo as zo
-from helpers.commands import invoke, result_of
+from helpers.commands import invoke
 from helpers.models import MODELS
 from tflm_zo.adaptation.choice import Candidate, Choice, Contest, Trial, groups_of
 from tflm_zo.adaptation.parts import Parts, overlap
@@ -23,7 +23,6 @@ from tflm_zo.converters.grow_classes import grow_classes
 from tflm_zo.data import Data, DataError
 from tflm_zo.planner.ways import ways
 from tflm_zo.training import Trainer, algorithms
-from tflm_zo.training.run_data import with_rare_repeated
 
 LOSS = read_metadata(zo.inject(load_model(MODELS["small_cnn"]()))).known_loss
 
@@ -72,37 +71,6 @@ def test_groups_stay_whole(groups: list[int]) -> None:
 def test_groups_of_another_length() -> None:
     with pytest.raises(DataError, match="`groups` must have one value for each of 8 samples"):
         Parts.divide(samples([0] * 8), LOSS, [1, 2])
-
-
-# --- rare classes -----------------------------------------------------------------------------------------
-
-
-@settings(max_examples=60)
-@given(st.lists(st.integers(-1, 3), min_size=1, max_size=200).filter(lambda labels: max(labels) >= 0))
-def test_samples_of_rare_classes_are_repeated(labels: list[int]) -> None:
-    """Each as often as its class fits into the largest one, 8 to 16 times."""
-    data = with_rare_repeated(samples(labels, np.arange(len(labels)).astype(np.int16)[:, None]), LOSS)
-    numbers, most = data.inputs[0][:, 0].tolist(), max(map(labels.count, range(4)))
-    assert numbers == sorted(numbers) and data.labels.tolist() == [labels[n] for n in numbers]
-    for n, label in enumerate(labels):
-        times, count = numbers.count(n), labels.count(label)
-        if label < 0 or 8 * count > most:
-            assert times == 1
-        else:
-            assert times == 16 or times * count <= most < (times + 1) * count
-
-
-def test_a_run_and_its_firmware_repeat_them(model: Path) -> None:
-    x, y = learnable(0, 200)
-    kept = np.concatenate([np.flatnonzero(y > 0), np.flatnonzero(y == 0)[:5]])
-    np.savez("adapt.npz", x=x[kept], y=y[kept])
-    done = result_of("train", model, "adapt.npz", "-o", "t.tflite", "--steps", 20)
-    repeats = 5 * (int(np.bincount(y[kept]).max()) // 5 - 1)
-    assert (done["samples"], done["repeated_samples"], done["rehearsal_samples"]) == (len(kept), repeats, 0)
-    assert result_of("firmware", "t.zo.tflite", "-o", "fw", "--data", "adapt.npz")["samples"] == len(kept) + repeats
-    # Given settings, samples are as they are.
-    done = result_of("train", model, "adapt.npz", "-o", "a.tflite", "--steps", 20, "--algorithm", "node")
-    assert done["repeated_samples"] == 0
 
 
 @pytest.mark.parametrize("stride", [1, 5, 10])

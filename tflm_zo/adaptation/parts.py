@@ -15,7 +15,7 @@ from ..converters import Model
 from ..converters.metadata import ZoLoss
 from ..converters.settings import InjectChanges
 from ..data import Data, DataError, Inputs, Labels, Samples, labelled, read_arrays
-from ..training.run_data import Given, RunData, Split, hold_out, with_rare_repeated
+from ..training.run_data import Given, RunData, Split, hold_out
 from .evaluation import with_loss
 
 # Parts of the samples, and how many of them are held out in turn: a fifth of few samples says little.
@@ -130,23 +130,16 @@ class Division:
 
     def pairs(self) -> list[tuple[Data, Data]]:
         """Returns pairs of training and held-out samples. DataError: the samples do not fit the model."""
-        data, loss = self.data, self._inputs.metadata.known_loss
-        own, rest = data.train.take(slice(data.samples)), data.train.take(slice(data.samples, None))
+        data = self.data
         if data.validation is not None:
-            pairs = [(own, data.validation)]
-        elif self.validation_split is not None:
+            return [(data.train, data.validation)]
+        if self.validation_split is not None:
             return []
-        else:
-            groups = groups_of(self.x) if self.groups is None else self.groups
-            self.parts = Parts.divide(own, loss, groups)
-            pairs = [*self.parts.pairs(own)]
-        return [(with_rare_repeated(train, loss) + rest, judged) for train, judged in pairs]
-
-    @property
-    def repeats_rare(self) -> bool:
-        """True if samples of rare classes are repeated in the run."""
-        own = self.data.train.take(slice(self.data.samples))
-        return len(with_rare_repeated(own, self._inputs.metadata.known_loss)) > len(own)
+        own = data.train.take(slice(data.samples))
+        groups = groups_of(self.x) if self.groups is None else self.groups
+        self.parts = Parts.divide(own, self._inputs.metadata.known_loss, groups)
+        rest = data.train.take(slice(data.samples, None))
+        return [(train + rest, judged) for train, judged in self.parts.pairs(own)]
 
 
 def groups_of(x: Samples) -> Any:

@@ -26,7 +26,7 @@ from ..training import Callback, History, Settings, TrainedLayers, Trainer, Work
 from ..training.injection import is_zo
 from ..training.length import check_length, chosen_steps, planned_steps, usual_epochs
 from ..training.run_data import Given, RunData, Split
-from ..training.setting_texts import MEASURED_RATE, REPEATS_RARE
+from ..training.setting_texts import MEASURED_RATE
 from ..training.trainer import Keep
 from .choice import Candidate, Choice, Contest
 from .evaluation import with_loss
@@ -273,8 +273,7 @@ def adapt(
         validation_split = "auto" if validation_data is None and keep == "best" else 0.0
     diverged = False
     for attempt in range(_ATTEMPTS):
-        repeats = "yes" if chooses and division.repeats_rare else None
-        of_choice = {"start": start.name if chooses else None, "ram": ram, REPEATS_RARE: repeats}
+        of_choice = {"start": start.name if chooses else None, "ram": ram}
         length = {"epochs": epochs, "steps": steps, **of_choice, MEASURED_RATE: "auto"}
         found = model_of_run(source, settings, changes, inject=inject, length=length)
         zo = found.zo
@@ -288,7 +287,6 @@ def adapt(
             validation_data=validation_data,
             validation_split=validation_split,
             rehearsal=rehearsal,
-            repeats_rare=chooses,
             seed=found.settings.seed,
         )
         if epochs is None and steps is None and budget is None:

@@ -163,8 +163,7 @@ class ToldRun(Observer):
     def on_decided(self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None) -> None:
         """Keeps the sentences until nothing is left to be refused, and shows that the rate is measured."""
         told = "" if self._held_out is not None else _said_of_parts(data)
-        repeated = f"repeats samples of rare classes: {data.samples:,} samples make {data.samples + data.repeats:,}"
-        self._sentences = [text for text in (trained.sentence, told, repeated if data.repeats else "") if text]
+        self._sentences = [text for text in (trained.sentence, told) if text]
         self._budget, self._samples = budget, len(data.train)
         self._show(waiting_for("measuring the learning rate") if settings.measures_rate else None)
 
@@ -256,8 +255,7 @@ def described(found: Adaptation, files: Files, runtime: str, keep: str) -> dict[
         "runtime": runtime,
         "algorithm": trainer.settings.algorithm,
         "samples": found.data.samples,
-        "repeated_samples": found.data.repeats,
-        "rehearsal_samples": len(found.data.train) - found.data.samples - found.data.repeats,
+        "rehearsal_samples": len(found.data.train) - found.data.samples,
         "missing_classes": list(found.data.missing),
         "trains": dataclasses.asdict(found.trained),
         "trainable_weights": found.trained.weights,

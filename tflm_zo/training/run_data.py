@@ -31,21 +31,18 @@ _MOST_SAMPLES: Final = 10_000
 # Of the order in which those are drawn: no run's own, so that it does not favour the samples that come first.
 _DRAW: Final = 2**32 - 1
 _NAMED: Final = 10  # missing classes that a message names
-# A class is rare if the largest one has so many times its samples. So often its samples are repeated at most.
-_RARE, _MOST_REPEATS = 8, 16
 
 
 @dataclass(frozen=True)
 class RunData:
     """The samples of a run."""
 
-    train: Data  # training samples, with repeats; those of the rehearsal are the last ones
+    train: Data  # training samples; those of the rehearsal are the last ones
     validation: Data | None  # samples for the measurements of the run; None: those of `train`
     # samples that the run is measured on: `validation` or, without it, `train`, of which the same 10,000
     # labelled samples each time if there are more
     measured: Data
-    samples: int  # number of training samples without repeats and the rehearsal
-    repeats: int  # number of repeats of samples of rare classes
+    samples: int  # number of training samples without the rehearsal
     held_out: int  # number of samples that were held out
     too_few: bool  # True if "auto" held out no sample because a class has too few samples
     missing: tuple[str, ...]  # names of the classes without a training sample
@@ -62,13 +59,9 @@ class RunData:
         validation_data: Given | None = None,
         validation_split: Split = 0.0,
         rehearsal: Given | None = None,
-        repeats_rare: bool = False,
         seed: int = 0,
     ) -> RunData:
-        """Returns the samples of a run; see `Trainer.fit`. `seed` selects the held-out samples.
-
-        With `repeats_rare`, training samples are those of `with_rare_repeated`.
-        """
+        """Returns the samples of a run; see `Trainer.fit`. `seed` selects the held-out samples."""
         if validation_data is not None and validation_split not in (0.0, "auto"):
             raise SettingsError("validation_data", "be given without a validation split")
         own, loss = prepare(model, x, y), model.metadata.known_loss
@@ -85,15 +78,11 @@ class RunData:
         if judged is not None:
             samples, held_out = samples - int((judged < len(own)).sum()), len(judged)
             data, validation = hold_out(data, judged)
-        train = data
-        if repeats_rare:
-            train = with_rare_repeated(data.take(slice(samples)), loss) + data.take(slice(samples, None))
         return cls(
-            train,
+            data,
             validation,
             validation or _measured_samples(data, loss.kind),
             samples,
-            len(train) - len(data),
             held_out,
             too_few,
             covered(data, loss).missing,
@@ -150,19 +139,6 @@ def usual_held_out_samples(labels: NDArray[Any], loss: ZoLoss, seed: int) -> NDA
 def hold_out(data: Data, judged: NDArray[np.intp]) -> tuple[Data, Data]:
     """Splits samples into the training set and the held-out samples of these numbers; both stay in their order."""
     return data.take(np.setdiff1d(np.arange(len(data)), judged)), data.take(judged)
-
-
-def with_rare_repeated(data: Data, loss: ZoLoss) -> Data:
-    """Repeats the samples of rare classes: each as often as its class fits into the largest one, 8 to 16 times. A class
-    with more than an eighth of the largest one's samples is not rare. Other losses have no rare samples.
-    """
-    if not loss.of_classes:
-        return data
-    labels = data.labels.reshape(-1)
-    counts = np.bincount(labels[labels >= 0], minlength=loss.elements)
-    often = counts.max() // np.maximum(counts, 1)
-    repeats = np.where(often < _RARE, 1, np.minimum(often, _MOST_REPEATS))
-    return data.take(np.repeat(np.arange(len(data)), np.where(labels < 0, 1, repeats[labels])))
 
 
 @dataclass(frozen=True)

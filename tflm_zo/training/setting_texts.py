@@ -60,10 +60,8 @@ PARTS: Final = (
 _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 #: Result of a run before its first step: the measured learning rate, or "none".
 MEASURED_RATE: Final = "measured-rate"
-#: "yes" if the run repeats samples of rare classes.
-REPEATS_RARE: Final = "repeats-rare"
 #: Further values of the run in a ZO model's metadata. The last two are in older models, of runs that chose layers.
-BESIDES: Final = ("epochs", "steps", "start", "ram", REPEATS_RARE, MEASURED_RATE, "choose-block", "block")
+BESIDES: Final = ("epochs", "steps", "start", "ram", MEASURED_RATE, "choose-block", "block")
 
 _FORMS: Final = "be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB, coordinate:LSB"
 _DISTRIBUTIONS: Final[Mapping[str, Callable[..., Distribution]]] = {

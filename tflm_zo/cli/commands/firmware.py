@@ -25,8 +25,7 @@ from ...training.algorithms import algorithm_of
 from ...training.costs import run_costs
 from ...training.injection import is_zo
 from ...training.length import check_length, planned_steps, usual_epochs
-from ...training.run_data import with_rare_repeated
-from ...training.setting_texts import MEASURED_RATE, REPEATS_RARE, run_of
+from ...training.setting_texts import MEASURED_RATE, run_of
 from ..failures import note
 from ..options import BoardName, Epochs, ForwardOnly, Json, Ram, Steps, argument, choice, option, optional, parse_bytes
 from ..output_file import check_outputs, write_output
@@ -142,9 +141,6 @@ def firmware(
     beside = None if source.zo is given else output.with_name(f"{output.name}.zo.tflite")
     check_outputs({"MODEL": model}, {"the ZO model of -o": beside}, force=force)
     arrays, count = _device_samples(source.zo, data, samples)
-    if arrays is not None and metadata.loss is not None and REPEATS_RARE in recorded:
-        arrays = with_rare_repeated(arrays, metadata.loss)
-        count = len(arrays)
     loaded, run, fitted = source.zo, source.settings, None
     if most is not None:
         has_mve = target is not None and find_core(target.core).has_mve
