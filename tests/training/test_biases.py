@@ -126,11 +126,10 @@ def test_biases_alone_keep_no_inputs() -> None:
         sizes[parameters] = workspace_bytes(zo, read_metadata(zo), device)
     nodes = read_metadata(model_of()).nodes
     of_input = {n.input_segment: n.geometry["in_h"] * n.geometry["in_w"] * n.geometry["in_c"] for n in nodes}
-    inputs = sum(of_input[n.input_segment] for n in nodes)
-    # An activation that is an input and nothing else is not kept of an invoke either: 4 samples, and 8 in copies.
-    others = {0, *(k for n in nodes for k in (n.output_segment, n.node_segment))}
-    alone = sum(size for segment, size in of_input.items() if segment not in others)
-    assert sizes["all"] - sizes["biases"] == 8 * inputs + 4 * alone
+    # Inputs are kept of 8 samples, and an activation that is a layer's output or its nodes of the 4 of an invoke.
+    others = {k for n in nodes for k in (n.output_segment, n.node_segment)}
+    saved = sum(size * (4 if segment in others else 8) for segment, size in of_input.items())
+    assert sizes["all"] - sizes["biases"] == saved
 
 
 def test_a_plain_model_becomes_what_the_tasks_train() -> None:
