@@ -53,6 +53,8 @@ def executed(model, settings, memory=None, limit=None, copies=None):
     placed, program, batch = boundaries_of(model, metadata, device), plan.program, metadata.batch
     if copies is not None:
         placed = Boundaries(model, metadata, device, copies=copies)
+    offsets = [*placed.at.values(), *placed.passing.values(), *placed.fields.values(), *placed.filters.values()]
+    assert all(at % 8 == 0 for at in (*offsets, *(at for at, _ in placed.bits.values())))
     again, reruns = device.plan.memory.recomputed, list(placed.reruns)
     overlaps, copies, updated, bits = [], {}, set(), {}
     memory, streams = Memory(placed.shared + placed.bytes), program is not None and plan.minibatch == 1
@@ -68,12 +70,10 @@ def executed(model, settings, memory=None, limit=None, copies=None):
 
     def boundary(k, do, part=0):
         part *= k in placed.of_parts
-        assert placed.at[k] % 8 == 0
         do(("boundary", k, part), placed.at[k] + part * size(k), size(k))
 
     def field(f, do):
         if f in placed.fields:
-            assert placed.fields[f] % 8 == 0
             do(("field", f), placed.fields[f], 2 * program.fields[f])
 
     def errors(step):
@@ -221,8 +221,8 @@ def test_errors_are_written_over_those_that_a_layer_reads(name, memory):
     settings = Settings(tasks=(Exact(last="all", parameters="all"),), batch_size=1)
     model = inject_for(load_model(SOURCES[name]()), settings, batch=1)
     placed, overlaps = executed(model, settings, memory, copies=True)
-    # In the arena's memory there may be room for all of them.
-    assert (overlaps or memory.shares_arena) and (placed.filters or name == "attention")
+    # In the arena's memory the residual network has room for all of them.
+    assert (overlaps > 0 or (memory.shares_arena and name == "residual")) and (placed.filters or name == "attention")
 
 
 def _activations(model):

@@ -2,11 +2,11 @@
 
 A candidate is a rung of the ladder (`tflm_zo.planner.ways`) with a start, the model as it is or recalibrated. If the
 model has a new class (`tflm_zo.converters.grow_classes`), a last layer by class means makes further starts. If the
-highest rung that fits the device trains all layers, it is tried alone, from each start. Else
-all rungs that fit are tried, the highest from each start, and the others from the better one. These trials take a
-quarter of the length of a run. The best ones, unless they lose by more than two standard errors of the paired losses,
-are tried with twice and half the measured rate, too, which is taken if it wins by more than a standard error. Then
-they are tried for the whole length. The highest rung wins, unless another is better by more than a standard error.
+highest rung that fits the device trains all layers, it is tried alone, from each start. Else all rungs that fit are
+tried, the highest from each start, and the others from the best one. These trials take a quarter of the length of a
+run. The best ones, unless they lose by more than two standard errors of the paired losses, are tried with twice and
+half the measured rate, too, which is taken if it wins by more than a standard error. Then they are tried for the whole
+length. The highest rung wins, unless another is better by more than a standard error.
 
 If the best trial is worse by more than 1.5 standard errors than the model without training, as it is or recalibrated,
 the next rungs are tried. The winner trains on all samples. If there is none, the model stays without training, or gets
@@ -216,18 +216,17 @@ class Contest:
         return self._models[key]
 
     def _trials_of_class_means(self, own: Sequence[Trial]) -> list[Trial]:
-        """Returns the untrained trials of starts with class means. None, if a class has no samples, or the last layer
-        cannot have them.
+        """Returns the untrained trials of starts with class means. The list is empty if a class has no samples, or if
+        the last layer is of another kind.
         """
         loss = read_metadata(self._zo(own[0].candidate)).known_loss
         known = np.concatenate([data.labels for data in self._pairs[0]])
         if not loss.of_classes or set(range(loss.elements)) - set(known.tolist()):
             return []
-        starts = [dataclasses.replace(trial.candidate.start, has_class_means=True) for trial in own]
-        candidates = [dataclasses.replace(t.candidate, start=start) for t, start in zip(own, starts, strict=True)]
+        made = [(t.candidate, dataclasses.replace(t.candidate.start, has_class_means=True)) for t in own]
         try:
-            return [self._trial(candidate, 0) for candidate in candidates]
-        except ConversionError:  # another kind of last layer
+            return [self._trial(dataclasses.replace(candidate, start=start), 0) for candidate, start in made]
+        except ConversionError:
             return []
 
     def _short_trial(self, start: Start, way: Way) -> Trial:

@@ -17,7 +17,7 @@ from ..logs import Log
 from ..training.lowering import LoweredRun, lower_recorded
 from ..training.plan import model_loss
 from .arena import Arena, arenas_of
-from .boundaries import aligned, boundaries_of, saving_memory
+from .boundaries import Boundaries, aligned, boundaries_of, saving_memory
 from .device_model import DeviceModel, device_model
 from .resolver import operators_of
 
@@ -90,7 +90,7 @@ def ram_of(
     objects += _RESOLVER + _OPERATOR * len(operators_of(device.segments))
     arena_bytes, mve = (-(-(size + shared) // 16) * 16 for size in (own.bytes, own.bytes_mve))
     own = dataclasses.replace(own, bytes=arena_bytes, bytes_mve=mve)
-    return Ram(own, workspace_bytes(model, metadata, device), objects)
+    return Ram(own, _workspace_bytes(metadata, device.plan, found), objects)
 
 
 def ram_within(
@@ -125,8 +125,11 @@ def trainer_of(plan: LoweredRun) -> str:
 
 def workspace_bytes(model: Model, metadata: ZoMetadata, device: DeviceModel) -> int:
     """Returns the size of the workspace on a 32-bit target."""
-    own = _run_bytes(metadata, device.plan) if device.plan.tasks else 0
-    return max(8, boundaries_of(model, metadata, device).beside + own)
+    return _workspace_bytes(metadata, device.plan, boundaries_of(model, metadata, device))
+
+
+def _workspace_bytes(metadata: ZoMetadata, plan: LoweredRun, boundaries: Boundaries) -> int:
+    return max(8, boundaries.beside + (_run_bytes(metadata, plan) if plan.tasks else 0))
 
 
 def _run_bytes(metadata: ZoMetadata, plan: LoweredRun) -> int:
