@@ -55,11 +55,27 @@ class ZoLoss:
     #: real value of a loss of 1 of the loss operator, 2^16 in integers: 1 nat, or, of the mean squared error, (8
     #: scale)^2, the error of 8 levels, so that no output's scale makes losses vanish.
     unit: _Scale = 1.0
+    places: _Count = 1  #: places of a sample, each with its classes and its label: pixels or steps of a cross-entropy.
 
     @property
     def of_classes(self) -> bool:
-        """True if a label is one class: a cross-entropy of softmax, or the floor-log2 loss in its place."""
+        """True if labels are classes: a cross-entropy of softmax, or the floor-log2 loss in its place."""
         return self.kind in SOFTMAX_KINDS
+
+    @property
+    def of_samples(self) -> bool:
+        """True if the label of a sample is one class."""
+        return self.of_classes and self.places == 1
+
+    @property
+    def classes(self) -> int:
+        """Number of classes of a label, or 2 of binary outputs."""
+        return self.elements // self.places if self.of_classes else 2
+
+    @property
+    def labels(self) -> int:
+        """Number of labels or targets of a sample."""
+        return self.places if self.of_classes else self.elements
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,8 +295,8 @@ class ZoMetadata:
         """Returns the metadata as JSON text, deterministic."""
         content = _written(dataclasses.asdict(self), "tail", "run")
         content["original"] = _written(content["original"], "batch")
-        if self.loss is not None and self.loss.unit == 1.0:
-            del content["loss"]["unit"]
+        if self.loss is not None:
+            content["loss"] = {k: v for k, v in content["loss"].items() if (k, v) not in (("unit", 1.0), ("places", 1))}
         content["trainable"] = [_written(t, "updated", "int16", "bias") for t in content["trainable"]]
         for segment in content["segments"]:
             for side in ("inputs", "outputs"):

@@ -70,8 +70,10 @@ def faults(m: ZoMetadata) -> Iterator[str]:
             yield f"trainable.{i}: int16 weights need an update of 16 bits"
     if m.loss is not None and m.loss.output >= len(m.original.outputs):
         yield f"loss.output: the model has no output {m.loss.output}"
-    if m.loss is not None and m.loss.of_classes and m.loss.elements < 2:
+    if m.loss is not None and m.loss.of_classes and m.loss.classes < 2:
         yield "loss.elements: a cross-entropy has two classes at least"
+    if m.loss is not None and (m.loss.elements % m.loss.places or m.loss.places > 1 and m.loss.kind != "cross_entropy"):
+        yield "loss.places: it does not divide the elements of a cross-entropy"
     yield from _port_faults(m, last)
     yield from _layer_faults(m)
 
@@ -296,7 +298,7 @@ def _port_misfits(m: ZoMetadata, what: str, port: ZoPort, tensor: Tensor) -> Ite
     if m.loss is not None and m.loss.kind == "mse":
         kinds["label"] = TensorType.INT8, None
     elif m.loss is not None:
-        kinds["label"] = TensorType.INT32, (m.batch,) if m.loss.of_classes else (m.batch, m.loss.elements)
+        kinds["label"] = TensorType.INT32, (m.batch,) if m.loss.of_samples else (m.batch, m.loss.labels)
     kind, shape = kinds.get(port.role, (tensor.type, None))
     if tensor.type != kind or tensor.type not in DTYPES or (shape is not None and tensor.shape != shape):
         yield f"{what} is {tensor.type_name} {list(tensor.shape)}"

@@ -20,6 +20,8 @@ _SMALLEST_SCALE: Final = 2.0**-20
 _LARGEST_SCALE: Final = 64.0
 # Range of zo_mean_squared_error_s8.
 _LARGEST_ELEMENTS: Final = 2**20
+# Places that the options hold.
+_MOST_PLACES: Final = 2**16 - 1
 
 # Levels of the output that make a mean squared error of 1: losses are then about as large as those in nats,
 # 255 levels stay far below the end of 32 bits, and one level of one of 1,000 outputs can be seen.
@@ -60,6 +62,7 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     scale = tensor.quantization.scale
     if kind in SOFTMAX_KINDS and squashing is not None:
         scale *= float(squashing.option("beta", 0.0)) if squashing.builtin == BuiltinOperator.SOFTMAX else 1.0
+    classes = tensor.shape[-1] if kind in SOFTMAX_KINDS else 1
     plan.loss_input = tensor
     plan.loss = ZoLoss(
         kind=kind,
@@ -69,6 +72,7 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
         output=index,
         squashed=squashing is not None and kind != "mse",
         unit=(_UNIT_LEVELS * scale) ** 2 if kind == "mse" else 1.0,
+        places=tensor.size // settings.batch // classes if kind == "cross_entropy" else 1,
     )
     _check(plan.loss, tensor, output)
 
@@ -137,15 +141,18 @@ def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
         return "mse"
     if is_vector:
         return "cross_entropy"
-    classes = "`cross_entropy`, " if 2 <= math.prod(output.shape[1:]) == output.shape[-1] else ""
+    classes = "`cross_entropy`, " if len(output.shape) > 1 and output.shape[-1] > 1 else ""
     why = f"because output `{output.name}` of shape {list(output.shape)} fits several"
     raise InjectError("loss", f"be {classes}`binary_cross_entropy` or `mse`, {why}", "auto")
 
 
 def _check(loss: ZoLoss, tensor: Tensor, output: Tensor) -> None:
-    if loss.kind in SOFTMAX_KINDS and (loss.elements < 2 or tensor.shape[-1] != loss.elements):
-        vector = f"be one vector of at least two logits per sample, not of shape {list(tensor.shape)}"
+    if loss.of_classes and (tensor.shape[-1] < 2 or loss.classes != tensor.shape[-1]):
+        places = "" if loss.kind == "cross_entropy" else ", once"
+        vector = f"have two logits at least in its last dimension{places}, not the shape {list(tensor.shape)}"
         raise InjectError("loss_output", vector, output.name, "Choose another one, or", give={"loss": "mse"})
+    if loss.places > _MOST_PLACES:
+        raise ConversionError(f"output `{output.name}` has {loss.places} places, at most {_MOST_PLACES} are possible")
     if loss.elements > _LARGEST_ELEMENTS:
         raise ConversionError(f"output `{output.name}` has {loss.elements} values, at most 2^20 are possible")
     if loss.kind != "mse" and not _SMALLEST_SCALE <= loss.scale <= _LARGEST_SCALE:
@@ -173,7 +180,7 @@ def insert_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
         quantization = read.quantization.copy() if read.quantization else None
         label = Tensor(constants.LABEL, read.shape, TensorType.INT8, model.empty_buffer, quantization)
     else:
-        shape = (batch,) if loss.kind in SOFTMAX_KINDS else (batch, loss.elements)
+        shape = (batch,) if loss.of_samples else (batch, loss.labels)
         label = Tensor(constants.LABEL, shape, TensorType.INT32, model.empty_buffer)
     result = Tensor(constants.LOSS_OUTPUT, (batch,), TensorType.INT32, model.empty_buffer)
     switch = segment.port("status") or segment.port("command")
@@ -196,7 +203,8 @@ def loss_options(loss: ZoLoss) -> bytes:
         first = round(loss.scale * math.log2(math.e) * 2**_SCALE_BITS)
         second = round(loss.scale * 2**_SCALE_BITS)
     zero_point = loss.zero_point if loss.kind == "binary_cross_entropy" else 0
-    return struct.pack("<BBHIiII", _OPTIONS_VERSION, _KINDS[loss.kind], 0, loss.elements, zero_point, first, second)
+    kind, places = _KINDS[loss.kind], loss.places if loss.places > 1 else 0
+    return struct.pack("<BBHIiII", _OPTIONS_VERSION, kind, places, loss.elements, zero_point, first, second)
 
 
 def _mean_squared_error(loss: ZoLoss) -> tuple[int, int]:

@@ -258,7 +258,7 @@ const int8_t* Network::output() {
 
 zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t count, Evaluation* evaluation) {
   *evaluation = {};
-  const bool of_classes = IsOfClasses(info());
+  const bool of_classes = IsOfClasses(info()) && info().loss.places == 1u;
   for (uint32_t done = 0; done < count; done += ZO_BATCH) {
     const Feed feed = {&source, nullptr, first + done, first + count - 1};
     const zo_status status = Run(&feed, true, 0, false);

@@ -108,7 +108,7 @@ const zo_declaration zo_declarations[] = {
   STRUCT, U32(scale_log2e), U32(scale),
 #undef S
 #define S zo_model_loss
-  STRUCT, U32(kind), FIELD(int32_t, zero_point), FIELD(zo_logit_scale, scale),
+  STRUCT, U32(kind), FIELD(int32_t, zero_point), FIELD(zo_logit_scale, scale), U32(places),
 #undef S
 #define S zo_calibration
   STRUCT, FIELD(int32_t*, largest), U32(room), U32(samples),
@@ -266,7 +266,7 @@ const zo_declaration zo_declarations[] = {
            uint32_t, uint32_t*),
   FUNCTION(uint32_t, zo_checksum, const zo_tensor*),
   FUNCTION(uint32_t, zo_fnv1a, uint32_t, const void*, uint32_t), CONSTANT(ZO_FNV1A_BEGIN),
-  FUNCTION(zo_status, zo_cross_entropy_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale, const
+  FUNCTION(zo_status, zo_cross_entropy_s8, const int8_t*, uint32_t, uint32_t, uint32_t, zo_logit_scale, const
            int32_t*, int32_t*),
   FUNCTION(zo_status, zo_cross_entropy_error_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale,
            const int32_t*, int16_t*),

@@ -224,11 +224,15 @@ def test_loss_errors() -> None:
     x = g.conv(g.input("x", [1, 4, 4, 1]), "c", 3, activation=Activation.NONE)
     image = g.build([x])
     with pytest.raises(
-        ConversionError, match=r"`binary_cross_entropy` or `mse`, because output `c` of shape \[1, 4, 4"
+        ConversionError,
+        match=r"`cross_entropy`, `binary_cross_entropy` or `mse`, because output `c` of shape \[1, 4, 4",
     ):
         inject_all(image)
-    with pytest.raises(ConversionError, match="one vector of at least two"):
-        inject_all(image, loss="cross_entropy")
+    with pytest.raises(ConversionError, match="two logits at least in its last dimension, once"):
+        inject_all(image, loss="floor_log2")
+    one = GraphBuilder()
+    with pytest.raises(ConversionError, match="two logits at least in its last dimension, not"):
+        inject_all(one.build([one.dense(one.input("x", [1, 4]), "f", 1)]), loss="cross_entropy")
     assert loss_fields(inject_all(image, loss="mse"))[2] == 48
     with pytest.raises(
         ConversionError, match="must be `cross_entropy`, `floor_log2` or `mse` behind SOFTMAX `softmax`"

@@ -220,7 +220,7 @@ static int32_t loss;
 static void run_loss(void* argument) {
   const zo_logit_scale scale = {UINT32_C(2904574), UINT32_C(2013266)}; /* 0.12 */
   const int32_t label = 3;
-  (void)zo_cross_entropy_s8(nodes, 1, *(const uint32_t*)argument, scale, &label, &loss);
+  (void)zo_cross_entropy_s8(nodes, 1, 1, *(const uint32_t*)argument, scale, &label, &loss);
 }
 
 static uint32_t loss_result(void* argument) {

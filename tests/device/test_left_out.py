@@ -9,7 +9,7 @@ from device.runs import RUNS, check_run, generated, run_on_desktop, samples, zo_
 from helpers import exact_gradients
 from helpers.examples import slow_but
 from helpers.models import MODELS
-from helpers.models.node_networks import attention, other_operators, parts
+from helpers.models.node_networks import attention, other_operators, parts, places
 from tflm_zo import load_model
 from tflm_zo.converters import read_metadata
 from tflm_zo.data import Data
@@ -62,13 +62,14 @@ TAILS = {
     "other operators": (other_operators, "cross_entropy", 4),
     "parts": (parts, "cross_entropy", 4),
     "attention": (attention, "cross_entropy", 6),
+    "places": (places, "cross_entropy", 3),
     "several labels": (MODELS["logistic_head"], "binary_cross_entropy", 1),
     "regression": (MODELS["autoencoder"], "mse", 3),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but(("parts", "regression"), TAILS))
+@pytest.mark.parametrize("name", slow_but(("parts", "places", "regression"), TAILS))
 def test_each_tail_is_the_desktops(name: str) -> None:
     network, loss, last = TAILS[name]
     plain = load_model(network())

@@ -88,8 +88,14 @@ def _losses(
 
 
 def cross_entropy(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int32]:
-    """Computes int32 [samples], unit 2^-16 nat; 0 if the label is -1."""
-    return _losses("zo_cross_entropy_s8", logits, labels, scale, errors=False)
+    """Computes int32 [samples], unit 2^-16 nat, of logits [samples, classes] or [samples, places, classes]; 0 if the
+    label is -1.
+    """
+    samples, places, classes = logits.reshape(len(logits), -1, logits.shape[-1]).shape
+    losses = np.zeros(samples, np.int32)
+    read, labels_at = address("inputs", logits, np.int8), address("labels", labels, np.int32)
+    call("zo_cross_entropy_s8", read, samples, places, classes, logit_scale(scale), labels_at, losses.ctypes.data)
+    return losses
 
 
 def cross_entropy_error(logits: NDArray[np.int8], labels: NDArray[np.int32], scale: float) -> NDArray[np.int16]:

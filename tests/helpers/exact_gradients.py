@@ -16,7 +16,8 @@ def samples(model, count, seed, loss="cross_entropy"):
     x = rng.integers(-128, 128, (count, *graph.inputs[0].shape[1:])).astype(np.int8)
     output = graph.outputs[0].shape
     if loss in ("cross_entropy", "floor_log2"):
-        return x, rng.integers(0, output[-1], count).astype(np.int32)
+        places = np.prod(output[1:-1], dtype=int)
+        return x, rng.integers(0, output[-1], (count, places) if places > 1 else count).astype(np.int32)
     if loss == "binary_cross_entropy":
         return x, rng.integers(-1, 2, (count, *output[1:])).astype(np.int32)
     return x, rng.integers(-128, 128, (count, *output[1:])).astype(np.int8)

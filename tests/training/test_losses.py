@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 
 from helpers.injection import inject_all
+from helpers.interpreters import require
 from helpers.models import MODELS, GraphBuilder
 from helpers.models.graph_builder import Activation
 from helpers.oracle.stream import Dist, direction
 from tflm_zo.converters import export_model, initial_weights, load_model, read_metadata
 from tflm_zo.converters.model.schema import BuiltinOperator
 from tflm_zo.core import Rademacher
+from tflm_zo.data import prepare
 from tflm_zo.logs import Log
+from tflm_zo.runtime import load
 from tflm_zo.training import Exact, Linear, Settings, Trainer, Weights
+from tflm_zo.training.evaluation import evaluate, integer_losses, predict
 from tflm_zo.training.rules import Gradient
 
 SAMPLES, INPUTS, OUTPUTS = 16, 24, 5
@@ -36,9 +40,11 @@ def one_layer() -> bytes:
 class Layer:
     """The layer in float64."""
 
+    OPERATOR = BuiltinOperator.FULLY_CONNECTED
+
     def __init__(self, zo: Any) -> None:
         graph = export_model(zo).subgraphs[0]
-        (op,) = [op for op in graph.operators if op.builtin == BuiltinOperator.FULLY_CONNECTED]
+        (op,) = [op for op in graph.operators if op.builtin == self.OPERATOR]
         entry, self.filter, bias = op.inputs
         self.entry, self.exit = entry.quantization, op.outputs[0].quantization
         self.scale = self.filter.quantization.scale
@@ -63,6 +69,10 @@ class Layer:
         if kind == "binary_cross_entropy":
             return rng.integers(-1, 2, (SAMPLES, OUTPUTS))
         return rng.uniform(-100, 100, (SAMPLES, OUTPUTS)) * self.exit.scale
+
+
+class LayerAtPlaces(Layer):
+    OPERATOR = BuiltinOperator.CONV_2D
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,6 +135,59 @@ def test_an_exact_step_is_the_gradient(kind: str) -> None:
     gradient = layer.gradient(kind, x, y, before.reshape(OUTPUTS, INPUTS))
     moved = (after.astype(int) - before).reshape(OUTPUTS, INPUTS)
     free = np.abs(after.reshape(OUTPUTS, INPUTS).astype(int)) < limit
+    assert np.corrcoef(moved[free], -gradient[free])[0, 1] > 0.99
+
+
+PLACES = (2, 3)
+
+
+def one_layer_at_places() -> bytes:
+    """Builds the layer of `one_layer` as a convolution of 1 by 1."""
+    g = GraphBuilder(30)
+    x = g.input("features", [1, *PLACES, INPUTS])
+    return g.build([g.conv(x, "fc", OUTPUTS, (1, 1), activation=Activation.NONE, per_channel=False)])
+
+
+def test_the_loss_of_places_is_the_sum_of_those_of_samples() -> None:
+    zo = inject_all(one_layer_at_places(), batch=2, loss="cross_entropy")
+    loss = read_metadata(zo).known_loss
+    assert (loss.places, loss.classes, loss.labels) == (6, OUTPUTS, 6)
+    rng = np.random.default_rng(4)
+    x = rng.integers(-128, 128, (SAMPLES, *PLACES, INPUTS)).astype(np.int8)
+    y = rng.integers(-1, OUTPUTS, (SAMPLES, *PLACES))
+    y[3] = -1
+    runtime = load(zo, "litert")
+    data = prepare(runtime, x, y)
+    found = evaluate(runtime, data)
+    logits = (predict(runtime, data.inputs).astype(np.float64) - loss.zero_point) * loss.scale
+    spread = np.log(np.exp(logits).sum(-1))
+    own = np.take_along_axis(logits, np.maximum(y, 0)[..., None], -1)[..., 0]
+    expected = np.where(y < 0, 0.0, spread - own).sum((1, 2))
+    np.testing.assert_allclose(integer_losses(runtime, data) / 65536, expected, atol=6e-3)
+    assert (found.labelled, found.counts) == (SAMPLES - 1, (y >= 0).sum())
+    assert found.correct == (logits.argmax(-1) == y).sum()
+    # Labels of one-hot rows, and flat ones, are the same.
+    known = np.maximum(y, 0)
+    flat, hot = (prepare(runtime, x, given).labels for given in (known.reshape(SAMPLES, 6), np.eye(OUTPUTS)[known]))
+    np.testing.assert_array_equal(flat, hot)
+
+
+@pytest.mark.parametrize("runtime", ["litert", "tflm"])
+def test_an_exact_step_at_places_is_the_gradient(runtime: str) -> None:
+    require(runtime)
+    zo = inject_all(one_layer_at_places(), batch=8, loss="cross_entropy", nodes="*")
+    layer, rng = LayerAtPlaces(zo), np.random.default_rng(4)
+    x = rng.integers(-128, 128, (SAMPLES, *PLACES, INPUTS)).astype(np.int8)
+    y = rng.integers(0, OUTPUTS, (SAMPLES, *PLACES))
+    (before,) = initial_weights(zo).values()
+    settings = Settings(tasks=(Exact(),), batch_size=SAMPLES, learning_rate=8.0, step_clip=256, seed=5)
+    trainer = Trainer(zo, settings, runtime)
+    trainer.fit(x, y, steps=1, keep="last")
+    (after,) = trainer.runtime.read_weights().values()
+    weights = before.reshape(OUTPUTS, INPUTS)
+    gradient = layer.gradient("cross_entropy", x.reshape(-1, INPUTS), y.reshape(-1), weights)
+    moved = (after.astype(int) - before).reshape(OUTPUTS, INPUTS)
+    free = np.abs(after.reshape(OUTPUTS, INPUTS).astype(int)) < 127 - trainer.runtime.metadata.headroom
     assert np.corrcoef(moved[free], -gradient[free])[0, 1] > 0.99
 
 

@@ -1,7 +1,7 @@
 """The adaptation of a model to new data, from the model's file to the trained model's."""
 
 from .calibration import Calibration, Detection, calibrate
-from .evaluation import evaluate, with_loss
+from .evaluation import evaluate, loss_told, with_loss
 from .recipe import Adaptation, Observer, adapt, recalibrates
 from .zo_model import Changes, ModelOfRun, model_of_run
 
@@ -17,5 +17,6 @@ __all__ = [
     "evaluate",
     "model_of_run",
     "recalibrates",
+    "loss_told",
     "with_loss",
 ]

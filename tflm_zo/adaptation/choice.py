@@ -221,7 +221,7 @@ class Contest:
         """
         loss = read_metadata(self._zo(own[0].candidate)).known_loss
         known = np.concatenate([data.labels for data in self._pairs[0]])
-        if not loss.of_classes or set(range(loss.elements)) - set(known.tolist()):
+        if not loss.of_samples or set(range(loss.elements)) - set(known.tolist()):
             return []
         made = [(t.candidate, dataclasses.replace(t.candidate.start, has_class_means=True)) for t in own]
         try:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from ..converters import InjectSettings, Model, load_model
+from ..converters.model.schema import TensorType
+from ..converters.passes.loss import logits_of, output_number
 from ..converters.settings import LossKind
 from ..data import Labels, Samples, prepare
+from ..io.arrays import as_array, read_arrays, read_labels
 from ..io.errors import SettingsError
 from ..runtime import load
 from ..training.evaluation import Evaluation, Watch
@@ -37,6 +44,48 @@ def with_loss(
     return source
 
 
+def loss_told(
+    model: Model,
+    x: Samples,
+    y: Labels | None = None,
+    loss: LossKind | None = None,
+    loss_output: int | str | None = None,
+) -> LossKind | None:
+    """Returns the loss that the labels tell, or the given one where that or the model tells it.
+
+    The last operator of a classifier tells the loss. Without a SOFTMAX or LOGISTIC, the labels do: integers of a number
+    for each place mean the cross-entropy, 0 and 1 for each output the binary cross-entropy, and others, in the shape of
+    the output, the mean squared error. For arguments see `evaluate`.
+
+    Raises:
+        DataError: the labels cannot be read.
+    """
+    labels = labels_in(x) if y is None else read_labels(y)
+    if loss not in (None, "auto") or is_zo(model) or labels is None or len(model.subgraphs) != 1:
+        return loss
+    graph = model.only_graph
+    output = graph.outputs[output_number(graph, loss_output)]
+    if logits_of(graph, output)[1] is not None or output.type not in _OF_VALUES or not output.shape:
+        return loss
+    given, values = as_array(labels, "y"), output.size // output.shape[0]
+    if given.size == len(given) * values:
+        if np.isin(given, (-1, 0, 1)).all():
+            rows = given.reshape(-1, output.shape[-1])
+            return "cross_entropy" if output.shape[-1] > 1 and (rows.sum(1) == 1).all() else "binary_cross_entropy"
+        return "mse"
+    return loss if given.dtype.kind == "f" or output.shape[-1] < 2 else "cross_entropy"
+
+
+_OF_VALUES = (TensorType.INT8, TensorType.UINT8, TensorType.FLOAT32)
+
+
+def labels_in(x: Samples) -> Any:
+    """Returns the array `y` of a file or a dictionary of samples, or None."""
+    if isinstance(x, str | os.PathLike):
+        return read_arrays(x).get("y")
+    return x.get("y") if isinstance(x, Mapping) else None
+
+
 def evaluate(
     model: Model | bytes | str | os.PathLike[str],
     x: Samples,
@@ -56,7 +105,7 @@ def evaluate(
         y: labels, as `Trainer.fit` takes them.
         runtime: name of the runtime that runs the model.
         threads: number of threads. Does not affect results.
-        loss: loss of a plain model, as `with_loss` takes it.
+        loss: loss of a plain model, as `with_loss` takes it. None: as `loss_told` tells it.
         loss_output: output that the loss belongs to, as `with_loss` takes it.
         watch: function that passes on the batches' first samples, for a progress bar.
 
@@ -64,5 +113,6 @@ def evaluate(
         ConversionError: the model cannot have the loss.
         DataError: the data do not fit the model, or have no label at all.
     """
-    loaded = load(with_loss(model, loss, loss_output), runtime, threads=threads)
+    source = load_model(model)
+    loaded = load(with_loss(source, loss_told(source, x, y, loss, loss_output), loss_output), runtime, threads=threads)
     return evaluate_loaded(loaded, prepare(loaded, x, y), watch)

@@ -68,7 +68,7 @@ class Parts:
                 return cls(of, min(used, len(filled)), "group")
         in_order = overlap(data)
         random = np.random.default_rng(0)
-        classes = data.labels[numbers] if loss.of_classes else np.zeros(len(numbers), int)
+        classes = data.labels[numbers] if loss.of_samples else np.zeros(len(numbers), int)
         for begin, label in enumerate(np.unique(classes)):
             own = numbers[classes == label]
             if in_order:

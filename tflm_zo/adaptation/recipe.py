@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -15,7 +15,7 @@ from ..converters import Model, load_model, read_metadata
 from ..converters.channel_statistics import read_statistics
 from ..converters.model import Operator
 from ..converters.settings import InjectChanges
-from ..data import Data, Labels, Samples, read_arrays
+from ..data import Data, Labels, Samples
 from ..io.errors import SettingsError
 from ..planner.boards import find_board
 from ..planner.plan import Cost, plan
@@ -29,7 +29,7 @@ from ..training.run_data import Given, RunData, Split
 from ..training.setting_texts import MEASURED_RATE
 from ..training.trainer import Keep
 from .choice import Candidate, Choice, Contest
-from .evaluation import with_loss
+from .evaluation import labels_in, loss_told, with_loss
 from .parts import Division, Parts
 from .starts import Start
 from .zo_model import Changes, KeptZoModel, chosen_before, model_of_run, of_resumed_run
@@ -212,6 +212,9 @@ def adapt(
     if zo_model is not None and is_zo(source):
         raise SettingsError("zo_model", "be left out, since the model is a ZO model already")
     check_length(epochs, steps, budget)
+    told = loss_told(source, x, y, (inject or {}).get("loss"), (inject or {}).get("loss_output"))
+    if told is not None:
+        inject = {**(inject or {}), "loss": told}
     given = settings is not None or changes is not None or not set(inject or {}) <= _OF_ANY_RUN
     chooses = not given and not is_zo(source) and keep == "best" and validation_split != 0
     device = {"board": board, "ram": ram, "forward_only": forward_only or None}
@@ -401,14 +404,8 @@ def recalibrates(model: Model, x: Samples, y: Labels | None = None, inject: Inje
     given = inject or {}
     zo = with_loss(model, given.get("loss"), given.get("loss_output"))
     found = read_metadata(zo).loss
-    return found is None or found.kind != "mse" or y is not None or _has_labels(x)
+    return found is None or found.kind != "mse" or y is not None or isinstance(x, Data) or labels_in(x) is not None
 
 
 def _keeps_statistics(model: Model) -> bool:
     return not is_zo(model) and read_statistics(model) is not None
-
-
-def _has_labels(x: Samples) -> bool:
-    if isinstance(x, str | os.PathLike):
-        return "y" in read_arrays(x)
-    return isinstance(x, Data) or (isinstance(x, Mapping) and "y" in x)

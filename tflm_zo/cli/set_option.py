@@ -112,6 +112,8 @@ def say_loss_output(zo: Model, chosen: int | str | None) -> None:
             f"the loss belongs to output {loss.output} of {len(names)}, `{names[loss.output]}`; "
             "--loss-output chooses another"
         )
+    if loss is not None and not loss.squashed and loss.kind != "mse":
+        note(f"the loss is {loss.kind}, which no SOFTMAX or LOGISTIC of the model tells; --set loss gives another")
 
 
 def parse_loss_output(given: str | None) -> int | str | None:

@@ -206,6 +206,7 @@ class ModelLoss:
     kind: str  #: "cross_entropy", "binary_cross_entropy", "mse" or "floor_log2".
     scale: float  #: scale of the loss's input; for logits 2^-20..64.
     zero_point: int  #: zero point of the loss's input, -128..127.
+    places: int = 1  #: places of a sample, each with a label, of a cross-entropy.
 
     @property
     def number(self) -> int:
@@ -215,11 +216,11 @@ class ModelLoss:
     def labels(self, outputs: int) -> tuple[int, type[np.generic]]:
         """Returns the number of labels of a sample and their type, for a loss of `outputs` outputs."""
         one = self.kind not in ("binary_cross_entropy", "mse")
-        return 1 if one else outputs, np.int8 if self.kind == "mse" else np.int32
+        return self.places if one else outputs, np.int8 if self.kind == "mse" else np.int32
 
     @property
     def struct(self) -> Struct:
         """``zo_model_loss``, without a scale for the mean squared error."""
         scale = structs.zo_logit_scale() if self.kind == "mse" else logit_scale(self.scale)
         zero_point = self.zero_point if self.kind == "binary_cross_entropy" else 0
-        return structs.zo_model_loss(self.number, zero_point, scale)
+        return structs.zo_model_loss(self.number, zero_point, scale, self.places)

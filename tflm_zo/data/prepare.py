@@ -38,8 +38,8 @@ class Data:
 
     Attributes:
         inputs: an array [samples, ...] for each input, of the input's shape and type.
-        labels: int32 [samples] (classes), int32 [samples, outputs] (0 and 1), in both -1 for a missing
-            label, or int8 [samples, ...] (targets of the mean squared error).
+        labels: int32 [samples] or [samples, places] (classes), int32 [samples, outputs] (0 and 1), in all -1 for a
+            missing label, or int8 [samples, ...] (targets of the mean squared error).
     """
 
     inputs: Sequence[NDArray[Any]]
@@ -80,9 +80,10 @@ def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
         model: a ZO model with a loss.
         x: samples; a `Data` is returned unchanged.
         y: labels; None takes the labels of the file or dictionary. Cross-entropy: class numbers [samples], or
-            one-hot [samples, classes]. Binary cross-entropy: 0 and 1 [samples, outputs]. In both, -1 stands
-            for no label. Mean squared error: targets in the shape of the output and of the types of samples;
-            without targets, the samples of a model with one input are the targets (an autoencoder).
+            one-hot [samples, classes]; with a class at each place, [samples, ...] of the output. Binary
+            cross-entropy: 0 and 1 [samples, outputs]. In all, -1 stands for no label. Mean squared error: targets in
+            the shape of the output and of the types of samples; without targets, the samples of a model with one
+            input are the targets (an autoencoder).
 
     Raises:
         DataError: the data cannot be used; the message names the array and the constraint.
@@ -159,7 +160,7 @@ def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]
     """Prepares labels or targets of a loss for an input with these details, as `prepare` does; see `Data`."""
     given = as_array(y, "y")
     if loss.of_classes:
-        return class_labels(given, loss.elements)
+        return class_labels(given, loss.classes, loss.places)
     shape, dtype, scale, zero_point = details
     if loss.kind != "mse":
         return integer_labels(given, shape[1:], 2)

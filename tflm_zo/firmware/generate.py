@@ -86,14 +86,13 @@ def _samples(given: Data | None, source: str, model: Model, metadata: ZoMetadata
             for port, segment_input in zip(segment.inputs, model.subgraphs[k].inputs, strict=True)
             if port.role == "input" and port.index is not None
         }
-        outputs = 1 if loss.of_classes else loss.elements
         of_int8 = loss.kind == "mse"
         return fill(
             "zo_samples_noise.cc.in",
             **names,
             input_bytes=", ".join(str(sizes[i]) for i in sorted(sizes)),
-            label_bytes=outputs * (1 if of_int8 else 4),
-            classes=loss.elements if loss.of_classes else 2,
+            label_bytes=loss.labels * (1 if of_int8 else 4),
+            classes=loss.classes,
             of_int8=of_int8,
         )
     count = len(given)

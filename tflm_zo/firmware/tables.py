@@ -189,7 +189,7 @@ def model_source(
         label_bytes=label_bytes,
         loss=model_loss(loss).struct,
         loss_name=loss.kind,
-        classes=loss.elements,
+        classes=loss.classes,
         output=loss_output(model, metadata),
         limit=127 - metadata.headroom,
     )

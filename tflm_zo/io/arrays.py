@@ -215,19 +215,20 @@ def sizes(shape: Sequence[int]) -> list[int]:
     return [n for n in shape if n != 1]
 
 
-def class_labels(y: Array, classes: int) -> npt.NDArray[np.int32]:
-    """Returns class labels, int32 [samples], of integers [samples], -1 for a sample without a label, or one-hot
-    [samples, classes], of at least 2 classes. DataError: the labels are neither, or a label is out of range.
+def class_labels(y: Array, classes: int, places: int = 1) -> npt.NDArray[np.int32]:
+    """Returns class labels, int32 [samples], of several places [samples, places], of integers, -1 for no label, or
+    one-hot [..., classes], of at least 2 classes. DataError: the labels are neither, or a label is out of range.
     """
-    if y.size != len(y) * classes:
-        return integer_labels(y, (), classes)
-    rows = y.reshape(len(y), classes)
+    shape = (places,) if places > 1 else ()
+    if y.size != len(y) * places * classes:
+        return integer_labels(y, shape, classes)
+    rows = y.reshape(-1, classes)
     if not np.isin(rows, (0, 1)).all() or (rows.sum(1) != 1).any():
         raise DataError(
             f"y: shape {list(y.shape)} is that of one-hot labels, which hold a single 1 in each row, else 0; "
             f"of scores y.argmax(1) makes labels{_first_column(y, classes)}"
         )
-    return np.asarray(rows.argmax(1), np.int32)
+    return np.asarray(rows.argmax(1), np.int32).reshape(len(y), *shape)
 
 
 def _first_column(y: Array, classes: int) -> str:

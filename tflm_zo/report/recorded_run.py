@@ -85,7 +85,7 @@ class RecordedRun:
     @property
     def is_of_classes(self) -> bool:
         """True if the model is a classifier."""
-        return self.metadata.loss is not None and self.metadata.loss.of_classes
+        return self.metadata.loss is not None and self.metadata.loss.of_samples
 
 
 def read_run(path: Path, given: Sequence[ZoFile]) -> RecordedRun:

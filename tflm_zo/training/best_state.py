@@ -45,7 +45,9 @@ class BestState:
         run.settle()
         found = run.evaluate(self._data)
         self._last = run.step, found
-        measurement = Measurement(run.step, found.labelled, found.loss_sum, found.correct, self._data_checksum)
+        # A device counts right answers of samples alone: it has no memory for labels of many places or outputs.
+        right = found.correct if self._runtime.metadata.known_loss.of_samples else 0
+        measurement = Measurement(run.step, found.labelled, found.loss_sum, right, self._data_checksum)
         run.add_measurement(measurement)
         if best_of(run.measurements) is measurement:
             self._kept = measurement, self._runtime.read_weights(), self._runtime.read_fractions()
@@ -80,7 +82,7 @@ class BestState:
         """Returns "step", "loss" and, for classifiers, "accuracy" of each measurement, for a history."""
         counts = 0
         loss = self._runtime.metadata.known_loss
-        if loss.kind != "mse" and not covered(self._data, loss).constant:
+        if loss.of_samples and not covered(self._data, loss).constant:
             counts = int((self._data.labels >= 0).sum())
         return [
             {"step": m.step, "loss": m.loss * loss.unit} | ({"accuracy": m.correct / counts} if counts else {})

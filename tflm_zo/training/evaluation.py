@@ -109,9 +109,10 @@ def _guesses(runtime: Runtime) -> NDArray[Any]:
     """Returns the predicted classes [batch], or 0 and 1 [batch, outputs], of the output that the loss reads."""
     loss = runtime.metadata.known_loss
     output = runtime.outputs()[loss.output]
-    output = output.reshape(len(output), -1)
     if loss.of_classes:
-        return np.asarray(output.argmax(1))
+        shape = (len(output),) if loss.of_samples else (len(output), loss.places)
+        return np.asarray(output.reshape(*shape, loss.classes).argmax(-1))
+    output = output.reshape(len(output), -1)
     _, _, scale, zero_point = runtime.output_details(loss.output)
     return np.asarray(to_real(output, scale, zero_point) > (0.5 if loss.squashed else 0.0))
 

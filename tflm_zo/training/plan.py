@@ -30,7 +30,7 @@ def node_layer(nodes: ZoNodes, *, unmasked: bool = False) -> NodeLayer:
 
 def model_loss(loss: ZoLoss) -> ModelLoss:
     """Returns the loss of a ZO model."""
-    return ModelLoss(loss.kind, loss.scale, loss.zero_point)
+    return ModelLoss(loss.kind, loss.scale, loss.zero_point, loss.places)
 
 
 @dataclass(frozen=True, kw_only=True)

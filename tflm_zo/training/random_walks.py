@@ -77,7 +77,7 @@ class RandomWalks(ABC):
     def _is_lost(self) -> bool:
         """Returns whether a classifier is worse than the class frequencies alone."""
         loss = self._runtime.metadata.known_loss
-        if not loss.of_classes:
+        if not loss.of_samples:
             return False
         self.equivalents += len(self._watched[0])
         found, known = evaluate(self._runtime, self._data), self._all_labels[self._all_labels >= 0]

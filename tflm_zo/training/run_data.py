@@ -114,7 +114,7 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
             "held_out", f"divide the {len(numbers)} labelled samples into two parts that are not empty", share
         )
     order = np.random.default_rng(seed).permutation(numbers)
-    strata = labels[order] if loss.of_classes else np.zeros(len(order), np.int32)
+    strata = labels[order] if loss.of_samples else np.zeros(len(order), np.int32)
     # Where each sample is in its class, 0..1: the first ones of all classes are held out.
     place = np.empty(len(order))
     for label in np.unique(strata):
@@ -129,7 +129,7 @@ def usual_held_out_samples(labels: NDArray[Any], loss: ZoLoss, seed: int) -> NDA
         judged = held_out_samples(labels, loss, _USUAL_SHARE, seed)
     except SettingsError:
         return None
-    if loss.of_classes:
+    if loss.of_samples:
         classes = set(labels[labelled(labels, loss.kind)].tolist())
         if not all(classes <= set(part.tolist()) for part in (np.delete(labels, judged), labels[judged])):
             return None
@@ -161,15 +161,14 @@ def covered(data: Data, loss: ZoLoss) -> Coverage:
     """Finds the classes in a set of samples. For targets without classes, none is missing."""
     if loss.kind == "mse":
         return Coverage(0, (), constant=False)
-    outputs = 1 if loss.of_classes else loss.elements
-    values = loss.elements if loss.of_classes else 2
-    columns = data.labels.reshape(len(data), outputs).T
+    outputs = 1 if loss.of_classes else loss.elements  # places share their classes
+    columns = data.labels.reshape(-1, outputs).T
     found = [(k, v) for k, column in enumerate(columns) for v in np.unique(column[column >= 0]).tolist()]
     there = set(found)
     missing = tuple(
         f"{v} of output {k}" if outputs > 1 else str(v)
         for k in range(outputs)
-        for v in range(values)
+        for v in range(loss.classes)
         if (k, v) not in there
     )
     return Coverage(len(found), missing, constant=len(found) <= outputs)

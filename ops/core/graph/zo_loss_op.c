@@ -19,6 +19,7 @@ enum { kLoss = -1 };
 enum {
   kLossVersion = 0,
   kOptionKind = 1,
+  kOptionPlaces = 2, /* 16 bits, 0 is 1 */
   kOptionElements = 4,
   kOptionZeroPoint = 8,
   kOptionScaleLog2e = 12, /* or multiplier */
@@ -35,6 +36,7 @@ static int has_kind(uint32_t kind) {
 typedef struct loss_op {
   uint32_t kind;
   uint32_t elements;
+  uint32_t places; /* of CROSS_ENTROPY */
   uint32_t samples;
   zo_buffer logits;
   zo_buffer label;
@@ -47,6 +49,7 @@ static uint64_t label_bytes(const loss_op* op) {
   if (!ZO_WITH_OTHER_LOSSES) return sizeof(int32_t) * (uint64_t)op->samples;
   switch (op->kind) {
     case ZO_LOSS_CROSS_ENTROPY:
+      return sizeof(int32_t) * (uint64_t)op->samples * op->places;
     case ZO_LOSS_FLOOR_LOG2:
       return sizeof(int32_t) * (uint64_t)op->samples;
     case ZO_LOSS_BINARY_CROSS_ENTROPY:
@@ -67,6 +70,9 @@ static zo_status read_loss_op(const uint8_t* options, size_t length, zo_buffer_s
   if (ZO_WITH_CHECKS && source == NULL) return ZO_ERROR_ARGUMENT;
   op->kind = options[kOptionKind];
   op->elements = zo_read_u32(options + kOptionElements);
+  op->places = (uint32_t)options[kOptionPlaces] | ((uint32_t)options[kOptionPlaces + 1] << 8);
+  if (op->places == 0u) op->places = 1u;
+  if (ZO_WITH_CHECKS && op->elements % op->places != 0u) return ZO_ERROR_OPTIONS;
   op->logits = source(context, kLogits);
   op->label = source(context, kLabel);
   op->flags = source(context, kFlags);
@@ -110,7 +116,8 @@ zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source
   }
 #endif
   if (!ZO_WITH_OTHER_LOSSES || op.kind == ZO_LOSS_CROSS_ENTROPY) {
-    return zo_cross_entropy_s8(logits, op.samples, op.elements, scale, (const int32_t*)op.label.data, losses);
+    return zo_cross_entropy_s8(logits, op.samples, op.places, op.elements / op.places, scale,
+                               (const int32_t*)op.label.data, losses);
   }
   switch (op.kind) {
     case ZO_LOSS_BINARY_CROSS_ENTROPY:

@@ -28,18 +28,19 @@ static uint64_t sum_of_exponentials(const int8_t* logits, uint32_t classes, int3
   return sum;
 }
 
-zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
-                              const int32_t* labels, int32_t* losses) {
-  const zo_status status = zo_check_class_loss(logits, samples, classes, scale, labels, losses);
+zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t places, uint32_t classes,
+                              zo_logit_scale scale, const int32_t* labels, int32_t* losses) {
+  const zo_status status = zo_check_class_loss(logits, samples * places, classes, scale, labels, losses);
   if (status != ZO_OK) return status;
-  for (uint32_t i = 0; i < samples; ++i, logits += classes) {
-    if (labels[i] < 0) {
-      losses[i] = 0;
-      continue;
+  for (uint32_t i = 0; i < samples; ++i) {
+    int64_t loss = 0;
+    for (uint32_t place = 0; place < places; ++place, logits += classes, ++labels) {
+      if (*labels < 0) continue;
+      const int32_t largest = zo_largest_logit(logits, classes);
+      loss += log_loss(sum_of_exponentials(logits, classes, largest, scale), (uint32_t)(largest - logits[*labels]),
+                       scale);
     }
-    const int32_t largest = zo_largest_logit(logits, classes);
-    losses[i] =
-        log_loss(sum_of_exponentials(logits, classes, largest, scale), (uint32_t)(largest - logits[labels[i]]), scale);
+    losses[i] = loss < INT32_MAX ? (int32_t)loss : INT32_MAX;
   }
   return ZO_OK;
 }

@@ -35,14 +35,15 @@ typedef struct zo_model_loss {
   uint32_t kind;        /* zo_loss_kind */
   int32_t zero_point;   /* of the logits; BINARY_CROSS_ENTROPY */
   zo_logit_scale scale; /* of all but MEAN_SQUARED_ERROR */
+  uint32_t places;      /* of CROSS_ENTROPY, >= 1; each has its logits and its label */
 } zo_model_loss;
 
-/* Softmax cross-entropy of each sample,
+/* Sum over the places of each sample of the softmax cross-entropy
  *   loss = ln(sum_j exp(s (z_j - z_max))) + s (z_max - z_label).
  *
- *   logits   int8 [samples, classes], classes >= 2; the zero point cancels
- *   labels   int32 [samples], 0..classes - 1, or -1 for an unlabelled sample (loss 0)
- *   losses   int32 [samples], >= 0, unit 2^-16 nat
+ *   logits   int8 [samples, places, classes], places >= 1, classes >= 2; the zero point cancels
+ *   labels   int32 [samples, places], 0..classes - 1, or -1 for no label (loss 0)
+ *   losses   int32 [samples], >= 0, unit 2^-16 nat, saturated to INT32_MAX
  *
  * Within 1e-3 of float64 for every logit vector (about 1e-4; tests/core/test_loss.py measures it).
  * In integers, with E_j = zo_exp2_negative((z_max - z_j) scale_log2e), 0 if that argument is
@@ -52,11 +53,12 @@ typedef struct zo_model_loss {
  *   2977044472 = round(2^32 ln 2).
  *
  * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_LABEL; losses are untouched then. */
-zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t classes, zo_logit_scale scale,
-                              const int32_t* labels, int32_t* losses);
+zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t places, uint32_t classes,
+                              zo_logit_scale scale, const int32_t* labels, int32_t* losses);
 
 /* d loss / d (s z_j) = softmax_j - 1{j = label}, for a head trained by its exact gradient.
  *
+ *   logits, labels  of one place for each sample; places of a sample are samples of their own
  *   errors  int16 [samples, classes], unit 2^-15, saturated to +-32767; 0 for an unlabelled sample
  *
  * The softmax in integers, with n the fewest low bits without which the sum of E_j has 16 bits and

@@ -148,13 +148,14 @@ static zo_status derive_errors(const zo_model_loss* loss, const int8_t* outputs,
     return zo_mean_squared_error_error_s8(outputs, (const int8_t*)labels, samples, elements, errors);
   }
 #endif
-  return zo_cross_entropy_error_s8(outputs, samples, elements, loss->scale, (const int32_t*)labels, errors);
+  return zo_cross_entropy_error_s8(outputs, samples * loss->places, elements / loss->places, loss->scale,
+                                   (const int32_t*)labels, errors);
 }
 
 zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t* inputs, const int8_t* outputs,
                                    const zo_model_loss* loss, const void* labels) {
   zo_node_task* t = capturing_task(run, task);
-  if (t == NULL || (inputs == NULL && t->inputs != NULL) || loss == NULL || !is_head(t)) {
+  if (t == NULL || (inputs == NULL && t->inputs != NULL) || loss == NULL || loss->places == 0u || !is_head(t)) {
     return ZO_ERROR_ARGUMENT;
   }
   const uint32_t batch = run->settings.common.batch;

@@ -225,3 +225,11 @@ def attention() -> bytes:
     channels = g.reshape(channels, "channels", [1, 1, 1, 6])
     y = product(soft, channels, "with channels", 2 * soft.scale, "ADD")
     return g.build([g.softmax(g.dense(g.mean(y, "mean", [1, 2]), "fc", 5, Activation.NONE), "softmax")])
+
+
+def places(seed: int = 40) -> bytes:
+    """Builds three convolutions and a SOFTMAX of 3 classes at each of 4 x 4 places, as FOMO has it."""
+    g = GraphBuilder(seed)
+    x = g.conv(g.input("image", [1, 8, 8, 1]), "conv0", 4, stride=2)
+    x = g.conv(x, "conv1", 6)
+    return g.build([g.softmax(g.conv(x, "conv2", 3, (1, 1), activation=Activation.NONE), "softmax")])

@@ -162,7 +162,7 @@ void test_loss_op(void) {
     CHECK(loss_op(&g) == ZO_OK);
     zo_status status;
     if (kind == 0) {
-      status = zo_cross_entropy_s8(logits.at, kSamples, kElements, scale, (int32_t*)label, expected);
+      status = zo_cross_entropy_s8(logits.at, kSamples, 1, kElements, scale, (int32_t*)label, expected);
     } else if (kind == 1) {
       status = zo_binary_cross_entropy_s8(logits.at, kSamples, kElements, -5, scale, (int32_t*)label, expected);
     } else if (kind == 3) {

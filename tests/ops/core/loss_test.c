@@ -25,7 +25,7 @@ void test_losses(void) {
       for (uint32_t i = 0; i < samples; ++i) labels[i] = random_between(-1, (int32_t)n - 1);
       for (uint32_t i = 0; i < samples * n; ++i) binary[i] = random_between(-1, 1);
 
-      CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_OK);
+      CHECK(zo_cross_entropy_s8(logits.at, samples, 1, n, scale, labels, losses) == ZO_OK);
       for (uint32_t i = 0; i < samples; ++i) CHECK(losses[i] >= 0 && (labels[i] >= 0 || !losses[i]));
       CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, scale, labels, losses) == ZO_OK);
       for (uint32_t i = 0; i < samples; ++i)
@@ -44,7 +44,7 @@ void test_losses(void) {
       labels[samples - 1] = (int32_t)n;
       losses[0] = 77;
       errors[0] = 77;
-      CHECK(zo_cross_entropy_s8(logits.at, samples, n, scale, labels, losses) == ZO_ERROR_LABEL);
+      CHECK(zo_cross_entropy_s8(logits.at, samples, 1, n, scale, labels, losses) == ZO_ERROR_LABEL);
       CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, scale, labels, losses) == ZO_ERROR_LABEL);
       CHECK(zo_cross_entropy_error_s8(logits.at, samples, n, scale, labels, errors) == ZO_ERROR_LABEL);
       binary[samples * n - 1] = 2;
@@ -58,11 +58,11 @@ void test_losses(void) {
       CHECK(zo_mean_squared_error_s8(logits.at, NULL, samples, n, INT32_MAX, 0, losses) == ZO_ERROR_ARGUMENT);
       CHECK(zo_mean_squared_error_error_s8(logits.at, NULL, samples, n, errors) == ZO_ERROR_ARGUMENT);
       CHECK(zo_mean_squared_error_error_s8(logits.at, targets.at, samples, 0, errors) == ZO_ERROR_ARGUMENT);
-      CHECK(zo_cross_entropy_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_cross_entropy_s8(NULL, samples, 1, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
       CHECK(zo_floor_log2_loss_s8(NULL, samples, n, scale, labels, losses) == ZO_ERROR_ARGUMENT);
       const zo_logit_scale none = {0, 0};
       labels[samples - 1] = 0;
-      CHECK(zo_cross_entropy_s8(logits.at, samples, n, none, labels, losses) == ZO_ERROR_ARGUMENT);
+      CHECK(zo_cross_entropy_s8(logits.at, samples, 1, n, none, labels, losses) == ZO_ERROR_ARGUMENT);
       CHECK(zo_floor_log2_loss_s8(logits.at, samples, n, none, labels, losses) == ZO_ERROR_ARGUMENT);
       CHECK(losses[0] == 77 && errors[0] == 77);
       free(logits.memory);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, cast
 
 from ...adaptation import evaluate as evaluate_model
-from ...adaptation import with_loss
+from ...adaptation import loss_told, with_loss
 from ...converters import load_model, read_metadata
 from ...converters.settings import LOSS_KINDS, LossKind
 from ..options import (
@@ -56,7 +56,8 @@ def evaluate(
     """
     check_outputs({"MODEL": model, "DATA": data}, {"-o": output}, force=force)
     source, wanted = load_model(model), parse_loss_output(loss_output)
-    zo = with_loss(source, cast(LossKind, loss and loss.replace("-", "_")), wanted)
+    kind = loss_told(source, data, labels, cast(LossKind, loss and loss.replace("-", "_")), wanted)
+    zo = with_loss(source, kind, wanted)
     if zo is not source:
         say_loss_output(zo, wanted)
     found = evaluate_model(

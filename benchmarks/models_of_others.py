@@ -1,0 +1,122 @@
+# Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
+"""Which models of other people train, and whether LiteRT and TFLM give the same bits.
+
+    python benchmarks/models_of_others.py FOLDER…
+
+The folders contain int8 ``.tflite`` files. Each gets random samples, and labels that fit its loss; of a model that does
+not tell its loss, targets in the shape of its output. It trains a few steps by weight perturbation and by the choice of
+``train``, in LiteRT and in TFLM's interpreter, and the trained weights are compared. A refusal is a row with its
+reason. The table is Markdown; --json has it for scripts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import progress
+
+import tflm_zo as zo
+from tflm_zo.adaptation import with_loss
+from tflm_zo.converters import Model, load_model
+from tflm_zo.converters.errors import InjectError
+from tflm_zo.data import Inputs
+
+SAMPLES, STEPS = 12, 2
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a model."""
+
+    model: str
+    loss: str = ""
+    weights: bool = False  # whether weight perturbation gives the same bits in both runtimes
+    default: str = ""  # the way to train that the bare command has chosen; "": none
+    same: bool = False  # whether it gives the same bits
+    refusal: str = ""
+
+
+def data_of(model: Model) -> tuple[dict[str, Any], Any, str]:
+    """Makes random samples and labels for a model. Returns them and the loss's kind."""
+    try:
+        inputs = Inputs(with_loss(model))
+    except InjectError:
+        inputs = Inputs(with_loss(model, "mse"))
+    drawn, loss = np.random.default_rng(1), inputs.metadata.known_loss
+    x = {}
+    for i, name in enumerate(inputs.metadata.original.inputs):
+        shape, dtype, _, _ = inputs.input_details(i)
+        shape = (SAMPLES, *shape[1:])
+        if dtype.kind == "f":
+            x[name] = drawn.normal(size=shape).astype(dtype)
+        else:
+            limits = np.iinfo(dtype)
+            x[name] = drawn.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    shape = inputs.label_details()[0]
+    if loss.kind == "mse":
+        # In the middle of what the output covers: int8 targets would be its levels.
+        return x, np.full((SAMPLES, *shape[1:]), 4.0 * loss.scale, np.float32), loss.kind
+    return x, np.arange(SAMPLES * loss.labels).reshape(SAMPLES, -1) % loss.classes, loss.kind
+
+
+def trained(model: Model, x: Any, y: Any, settings: str | None) -> tuple[str, bool]:
+    """Trains in LiteRT, and repeats the run in TFLM. Returns the way, and whether the trained weights are the same."""
+    found = zo.adapt(model, x, y, settings, steps=STEPS, keep="last" if settings else "best")
+    way = "" if found.choice is None else found.choice.best.candidate.rung
+    if not found.is_trained:  # no trial was better than the model, so that the run is that of weights
+        return "no training", True
+    again = zo.Trainer(found.trainer.model, found.trainer.settings, runtime="tflm")
+    again.fit(found.data.train, steps=found.trainer.step, keep="last")
+    own, other = found.trainer.runtime.read_weights(), again.runtime.read_weights()
+    return way, all(np.array_equal(own[name], other[name]) for name in own)
+
+
+def row_of(path: Path) -> Row:
+    """Tries a model."""
+    try:
+        model = load_model(path)
+        x, y, loss = data_of(model)
+        _, weights = trained(model, x, y, "weight")
+        default, same = trained(model, x, y, None)
+        return Row(path.stem, loss, weights, default, same)
+    except (ValueError, RuntimeError, OSError) as error:
+        return Row(path.stem, refusal=str(error))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    files = sorted(path for folder in arguments.folders for path in folder.glob("*.tflite"))
+    if not files:
+        sys.exit("no .tflite files there")
+    rows = []
+    with progress("models", len(files)) as done:
+        for path in files:
+            rows.append(row_of(path))
+            done(1)
+    if arguments.json:
+        print(json.dumps([asdict(row) for row in rows]))
+        return
+    print("| model | loss | weights | `train` |\n| --- | --- | --- | --- |")
+    said = {True: "same bits", False: "**bits differ**"}
+    for row in rows:
+        if row.refusal:
+            print(f"| {row.model} | – | refused: {row.refusal} | |")
+        else:
+            print(f"| {row.model} | {row.loss} | {said[row.weights]} | {said[row.same]}: {row.default} |")
+    good = sum(row.weights and row.same for row in rows)
+    print(f"\n{good} of {len(rows)} train with the same bits.")
+
+
+if __name__ == "__main__":
+    main()
