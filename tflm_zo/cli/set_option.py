@@ -112,7 +112,7 @@ def say_loss_output(zo: Model, chosen: int | str | None) -> None:
             f"the loss belongs to output {loss.output} of {len(names)}, `{names[loss.output]}`; "
             "--loss-output chooses another"
         )
-    if loss is not None and not loss.squashed and loss.kind != "mse":
+    if loss is not None and not (loss.squashed or loss.of_samples or loss.kind == "mse"):
         note(f"the loss is {loss.kind}, which no SOFTMAX or LOGISTIC of the model tells; --set loss gives another")
 
 

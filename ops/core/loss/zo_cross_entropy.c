@@ -37,8 +37,8 @@ zo_status zo_cross_entropy_s8(const int8_t* logits, uint32_t samples, uint32_t p
     for (uint32_t place = 0; place < places; ++place, logits += classes, ++labels) {
       if (*labels < 0) continue;
       const int32_t largest = zo_largest_logit(logits, classes);
-      loss += log_loss(sum_of_exponentials(logits, classes, largest, scale), (uint32_t)(largest - logits[*labels]),
-                       scale);
+      loss +=
+          log_loss(sum_of_exponentials(logits, classes, largest, scale), (uint32_t)(largest - logits[*labels]), scale);
     }
     losses[i] = loss < INT32_MAX ? (int32_t)loss : INT32_MAX;
   }
