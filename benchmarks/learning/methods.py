@@ -29,6 +29,8 @@ _SMALL_HEAD = {"exact.last": 1, "learning_rate": 0.03}
 
 METHODS: dict[str, Method] = {
     "chosen": Method("the way that `tflm-zo train` chooses without options", "exact", chosen=True),
+    "chosen-512K": Method("the same in 512 KiB of RAM", "exact", chosen=True, device={"ram": 512 * 1024}),
+    "chosen-256K": Method("the same in 256 KiB of RAM", "exact", chosen=True, device={"ram": 256 * 1024}),
     "chosen-128K": Method("the same in 128 KiB of RAM", "exact", chosen=True, device={"ram": 128 * 1024}),
     "chosen-64K": Method("the same in 64 KiB of RAM", "exact", chosen=True, device={"ram": 64 * 1024}),
     "chosen-forward-only": Method(
