@@ -215,6 +215,9 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
   }
   for (uint32_t k = start; k <= last; ++k) {
     if (ZO_WITH_SEGMENTS) Enter(k, start, keep ? Keep::kOnce : Keep::kNothing);
+#ifdef ZO_DRIFT_SEGMENT
+    if (feed != nullptr && feed->drift != nullptr && k == ZO_DRIFT_SEGMENT) zo_drift_add(feed->drift, entering(k));
+#endif
     if (feed != nullptr) {
       zo_status status = FeedInputs(*feed, k);
       if (status == ZO_OK && k == last && last > 0) status = FeedLabels(*feed);

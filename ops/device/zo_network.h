@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 
+#include "ops/core/math/zo_drift.h"
 #include "ops/core/run/zo_control.h"
 #include "ops/device/zo_firmware.h"
 #include "tensorflow/lite/micro/micro_interpreter.h"
@@ -17,23 +18,24 @@
 
 namespace tflm_zo {
 
-// Memory of a network besides the arena, static in firmware. Nothing in it is constructed before
-// Network::Init.
+// Memory of a network besides the arena, static in firmware. Nothing in it is constructed before Network::Init.
 template <uint32_t kSegments>
 struct NetworkStorage {
   alignas(tflite::MicroInterpreter) unsigned char interpreters[kSegments][sizeof(tflite::MicroInterpreter)];
   zo_directory directories[kSegments];
 };
 
-// Which samples an invoke is fed with: those of numbers first + i, the last one in the place of
-// later ones; or, in the order of a run with settings `order` (see zo_settings_of), those at
-// positions first + i.
+// Which samples an invoke is fed with: those of numbers first + i, the last one in the place of later ones; or, in the
+// order of a run with settings `order` (see zo_settings_of), those at positions first + i.
 struct Feed {
   static constexpr uint32_t kInOrder = UINT32_MAX;
   const SampleSource* source;
   const zo_control_settings* order;
   uint32_t first;
   uint32_t last;  // or kInOrder
+#ifdef ZO_DRIFT_SEGMENT
+  zo_drift* drift = nullptr;  // to which the layer's output for the first sample is added
+#endif
 
   uint32_t number(uint32_t i) const;
 };
@@ -66,8 +68,7 @@ class Network {
     return DirectoryBytes() + interpreter(LastSegment())->arena_used_bytes();
   }
 
-  // The input of a segment, int8 [batch, boundary_bytes], in its interpreter. Valid until the next
-  // Run.
+  // The input of a segment, int8 [batch, boundary_bytes], in its interpreter. Valid until the next Run.
   int8_t* entering(uint32_t segment);
 
   // The input of a segment in the last Run that kept it, of the present part; null if it is not kept.
