@@ -11,6 +11,7 @@ from ..converters.model.graph import Tensor
 from ..core import MEASUREMENT_BYTES
 from ..training.lowering import LoweredRun
 from .device_model import bytes_of_sample
+from .drift import DriftLayer
 from .sizes import Ram, log_size_of
 from .source_text import fill, own
 from .tables import loss_output
@@ -25,6 +26,7 @@ def config_source(
     name: str,
     model_name: str,
     command: str,
+    drift: DriftLayer | None,
     **sizes: int,
 ) -> str:
     """Returns the text of ``zo_config.h`` for a ZO model with its metadata, the plan of its run, and the run's RAM.
@@ -53,6 +55,7 @@ def config_source(
         **sizes,
         name=name,
         command=command,
+        drift=drift,
         model_name=model_name,
         plan=plan,
         ram=ram,

@@ -17,6 +17,7 @@ from .amalgamation import Unit, join
 from .boundaries import boundaries_of
 from .config import config_source
 from .device_model import DeviceModel, device_model
+from .drift import drift_layer
 from .features import features, unused_sources, with_features
 from .folder import CHECKSUMS, checksums, write_folder
 from .op_pack import of_model, op_pack_sources, without_model
@@ -39,7 +40,7 @@ _PUBLIC = (
     *("ops/core/zo_status.h", "ops/core/log/zo_log_store.h", "ops/core/log/zo_flash_store.h"),
     *("ops/core/link/zo_places.h", "ops/core/link/zo_link.h", "ops/core/link/zo_fleet.h"),
 )
-_OF_AUTOENCODERS = "ops/core/loss/zo_calibration.h"
+_OF_SOME = ("ops/core/loss/zo_calibration.h", "ops/core/math/zo_drift.h")
 # Functions for programs with their own interpreter (examples/own_interpreter).
 _OF_INTERPRETERS = (
     *("AddZoOps", "zo_control_init", "zo_control_next", "zo_control_report", "zo_control_settle"),
@@ -65,6 +66,9 @@ class Firmware:
     trainable_bytes: int  #: size of weights, fractions and biases in the arena, bytes.
     model_bytes: int  #: size of the models in flash, bytes.
     no_self_test: str  #: reason why there is no self-test, or "".
+    drift_layer: str  #: name of the layer at which the device reads the drift of data, or "".
+    drift_bytes: int  #: RAM that the sums of a drift take, bytes.
+    no_drift: str  #: reason why there is no such layer, or "".
 
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> list[str]:
         """Writes the folder atomically, and returns the paths of kept files. The folder must not exist, or be empty;
@@ -127,6 +131,7 @@ def generate(
     builds, given, name, command = PLATFORMS[platform], name, identifier(name), comment(command)
     names, trainer = own(name), trainer_of(plan)
     device, wanted = device_model(model, plan), features(model, metadata, plan)
+    drift, no_drift = drift_layer(model, metadata, device)
     arrays = _model_arrays(device, name)
     ram = ram_of(model, metadata, device, static_memory=builds.static_memory)
     sizes = {
@@ -144,6 +149,7 @@ def generate(
         command=command,
         wanted=wanted,
         self_test=self_test,
+        drift=drift,
     )
     of_class = {
         **names,
@@ -155,6 +161,7 @@ def generate(
         "boundaries": boundaries_of(model, metadata, device).beside,
         "tables": tables,
         "models": arrays,
+        "drift": drift,
     }
     own_class = {
         _CLASS_HEADER: fill("trainer_class.h.in", **of_class),
@@ -167,7 +174,7 @@ def generate(
         {path: without_model(text, name) for path, text in own_class.items()},
         without_model(model_text + resolver, name),
         wanted,
-        builds.absent,
+        {*builds.absent, *([] if drift else ["ZO_DRIFT_SEGMENT"])},
         _OF_INTERPRETERS if wanted["ZO_WITH_COMMANDS"] else (),
         name,
         command,
@@ -185,14 +192,24 @@ def generate(
             **sizes,
             tensors=len(device.trained),
             operators=len(operators_of(device.segments)),
+            drift=drift,
         ),
         f"{names['zo']}_model.cc": model_text,
         **of_model(joined, name),
     }
     example = {f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names)}
-    layout = builds.lay_out(Project(name, command, sources, example))
+    layout = builds.lay_out(Project(name, command, sources, example, drift is not None))
     files = {**layout.files, CHECKSUMS: checksums(layout.files)}
-    return Firmware(files, layout.example, ram, **sizes, no_self_test=no_self_test)
+    return Firmware(
+        files,
+        layout.example,
+        ram,
+        **sizes,
+        no_self_test=no_self_test,
+        drift_layer=drift.name if drift else "",
+        drift_bytes=drift.sum_bytes if drift else 0,
+        no_drift=no_drift,
+    )
 
 
 def _check(metadata: ZoMetadata, plan: LoweredRun) -> None:
@@ -237,7 +254,7 @@ def _joined(
             core[path] = sources.pop(path)
     applications, trainers, rest = layers(
         core,
-        [*_PUBLIC, *([_OF_AUTOENCODERS] if _OF_AUTOENCODERS in own_class[_CLASS_OF_C] else []), _CLASS_OF_C],
+        [*_PUBLIC, *(path for path in _OF_SOME if path in own_class[_CLASS_OF_C]), _CLASS_OF_C],
         set().union(*(identifiers(text) for text in (*sources.values(), model))),
         {*wanted, *roots},
     )

@@ -18,6 +18,7 @@ from ..training.lowering import LoweredRun
 from ..training.plan import model_loss
 from .boundaries import Boundaries, boundaries_of
 from .device_model import DeviceModel, bytes_of_sample
+from .drift import DriftLayer
 from .source_text import fields, fill, own
 
 _MAX_INPUTS = 8  # kMaxInputs
@@ -157,12 +158,13 @@ def model_source(
     command: str,
     wanted: Mapping[str, bool],
     self_test: str,
+    drift: DriftLayer | None,
 ) -> tuple[str, str]:
     """Returns the text of ``zo_model.cc``, and the tables of the model, which ``zo_trainer.cc`` has: its compiler is to
     know them. `name` and `command` are as for `config_source`. `arrays` has the contents of the segments' arrays by
     name, in order; `least_arena` the bytes of an arena below which no build of TFLM can work; `wanted` the features
-    that the run needs, by the macro's name; `self_test` the self-test's table. Raises ConversionError if firmware
-    cannot feed the model's inputs.
+    that the run needs, by the macro's name; `self_test` the self-test's table; `drift` the layer at which the device
+    reads the drift. Raises ConversionError if firmware cannot feed the model's inputs.
     """
     loss = metadata.loss
     assert loss is not None
@@ -199,6 +201,7 @@ def model_source(
         command=command,
         log_header=b"" if plan.tasks else SeedLogHeader(plan.settings, fingerprint(model), 0).to_bytes(),
         self_test=self_test,
+        drift=drift,
         run=_run(device, boundaries, own(name)),
         arrays=arrays,
     )

@@ -190,6 +190,9 @@ def firmware(
         "trainable_bytes": made.trainable_bytes,
         "model_bytes": made.model_bytes,
         "no_self_test": made.no_self_test,
+        "drift_layer": made.drift_layer,
+        "drift_bytes": made.drift_bytes,
+        "no_drift": made.no_drift,
     }
     show(result, as_json=as_json, render=lambda console: _render(console, result))
 
@@ -276,6 +279,10 @@ def _render(console: Console, result: dict[str, Any]) -> None:
     )
     if result["no_self_test"]:
         console.print(f"without a self-test: {result['no_self_test']}")
+    if result["no_drift"]:
+        console.print(f"without a drift score: {result['no_drift']}")
+    else:
+        console.print(f"a drift score of {result['drift_layer']} takes {result['drift_bytes']:,} bytes of RAM more")
     how = "" if result["arena_measured"] else " (the arena is an upper bound: pip install 'tflm_zo[tflm]')"
     if result["kept"]:
         console.print(f"kept, yours: {', '.join(result['kept'])}")

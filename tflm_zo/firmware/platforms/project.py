@@ -20,6 +20,7 @@ class Project:
     command: str  #: command line that generated the folder.
     sources: Mapping[str, str]  #: sources of the library, text by path.
     samples: Mapping[str, str]  #: the header and source of the example's samples, text by path.
+    has_drift: bool = False  #: True if the device can read the drift of data.
 
     def compiled(self) -> list[str]:
         """Returns the paths of the library's sources that are compiled."""
@@ -40,7 +41,7 @@ class Project:
         ``bool Train()`` trains and says if that went well.
         """
         parts = {"includes": includes, "printing": printing, "print_with": print_with, "entry": entry.rstrip("\n")}
-        return self.fill("example.cc.in", **parts)
+        return self.fill("example.cc.in", **parts, drift=self.has_drift)
 
     def readme(self, use: str, *, folder: str = "", example: str = "", program: str = "main.cc") -> str:
         """Returns the text of the folder's README.md, from the template of the text that says how the platform's builds
