@@ -206,9 +206,8 @@ zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
 zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep) {
   if (!is_ready_) return ZO_ERROR_ORDER;
   const uint32_t last = LastSegment();
-  // Labels first: a wrong one costs no forward pass. The activations of earlier segments write over
-  // them, so they are read again below. A suffix is only run of samples whose labels have been
-  // seen.
+  // Labels first: a wrong one costs no forward pass. The activations of earlier segments write over them, so they are
+  // read again below. A suffix is only run of samples whose labels have been seen.
   if (feed != nullptr && start == 0) {
     const zo_status status = FeedLabels(*feed);
     if (status != ZO_OK) return status;

@@ -150,8 +150,7 @@ class Network {
   // Losses and hits of samples first..first + count - 1.
   zo_status Evaluate(const SampleSource& source, uint32_t first, uint32_t count, Evaluation* evaluation);
 
-  // Gives the weights of all tensors that the run trains, then, if there are any, their
-  // fractions, tensor by tensor.
+  // Gives the weights of all tensors that the run trains, then, if there are any, their fractions, tensor by tensor.
   zo_status ExportWeights(const WeightSink& sink) const;
 
   // CRC-32 of samples 0..samples - 1 and their labels, as the log of a layer-wise run has it.

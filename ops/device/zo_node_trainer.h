@@ -54,8 +54,7 @@ class NodeTrainer {
   //   interval   steps between snapshots of the log, >= 1
   //   workspace  [workspace_bytes], aligned to 8 bytes
   //
-  // Errors: ZO_ERROR_MEMORY: the workspace is smaller than WorkspaceBytes; those of
-  // zo_node_run_init.
+  // Errors: ZO_ERROR_MEMORY: the workspace is smaller than WorkspaceBytes; those of zo_node_run_init.
   zo_status Init(Network* network, const zo_node_settings* settings, const TaskInfo* tasks, uint32_t interval,
                  void* workspace, size_t workspace_bytes, const SampleSource& source);
 
@@ -66,23 +65,21 @@ class NodeTrainer {
   //
   //   report  of the step; step_done == 0 if the run is over
   //
-  // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last
-  // complete step, and the next call begins the step anew; if step_done is 1, only the measurement
-  // behind the step has failed, and the next call begins with it. ZO_ERROR_STORE: the log could not
-  // be written; if step_done is 1 the step is done. The next call, or ExportLog, first writes the
-  // missing part. ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog.
-  // A run that computes activations again to save memory does so between its updates, from the
-  // sample that it reads again. If that fails, with ZO_ERROR_RUNTIME or ZO_ERROR_SAMPLE, the step is
-  // still in progress, and the next call goes on with it.
+  // Errors: ZO_ERROR_SAMPLE, ZO_ERROR_LABEL, ZO_ERROR_RUNTIME: the weights are those of the last complete step, and the
+  // next call begins the step anew; if step_done is 1, only the measurement behind the step has failed, and the next
+  // call begins with it. ZO_ERROR_STORE: the log could not be written; if step_done is 1 the step is done. The next
+  // call, or ExportLog, first writes the missing part. ZO_ERROR_ORDER: before Init, or the weights are those of no
+  // step, see ImportLog. A run that computes activations again to save memory does so between its updates, from the
+  // sample that it reads again. If that fails, with ZO_ERROR_RUNTIME or ZO_ERROR_SAMPLE, the step is still in progress,
+  // and the next call goes on with it.
   zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
-  // Does a part of a step: a forward pass of a minibatch's part, a query, or the update of a layer.
-  // For programs that cannot wait for a complete step: between two slices they feed a watchdog,
-  // sleep, or answer. Evaluate, ExportWeights and Trainer::Predict then use the weights in memory:
-  // those of the last complete step until the first update of the step in progress, from then on
-  // each layer's own; of some residual networks ZO_ERROR_ORDER, see Settle. All queries of
-  // perturbed weights are one slice. Slices lead to the same bits as steps do. A measurement and a
-  // snapshot are part of the slice that ends a step.
+  // Does a part of a step: a forward pass of a minibatch's part, a query, or the update of a layer. For programs that
+  // cannot wait for a complete step: between two slices they feed a watchdog, sleep, or answer. Evaluate, ExportWeights
+  // and Trainer::Predict then use the weights in memory: those of the last complete step until the first update of the
+  // step in progress, from then on each layer's own; of some residual networks ZO_ERROR_ORDER, see Settle. All queries
+  // of perturbed weights are one slice. Slices lead to the same bits as steps do. A measurement and a snapshot are part
+  // of the slice that ends a step.
   //
   //   report  step_done == 1: the step is done; 0: it is not, or the run is over, see done()
   //
@@ -94,17 +91,15 @@ class NodeTrainer {
   // Whether the weights are the initial ones of the run.
   bool IsAtStart() const { return run_.step == 0 && !IsInStep(); }
 
-  // Begins the run with other weights than the model's own (Network::ImportWeights). Its log then
-  // does not match a run from the model's own weights, so after a reset they are imported again,
-  // before ImportLog.
+  // Begins the run with other weights than the model's own (Network::ImportWeights). Its log then does not match a run
+  // from the model's own weights, so after a reset they are imported again, before ImportLog.
   //
   // Errors: ZO_ERROR_ORDER: the run has begun, nothing has changed; those of Network::ImportWeights.
   zo_status ImportWeights(const LogStore& store);
 
-  // Lets the run keep its best state (zo_measurement.h). Each measurement takes a forward pass of
-  // every sample and a record of 28 bytes in the log, and the log a third slot for weights. Call it
-  // before the first step, and before ImportLog, which requires a log with the same samples and
-  // interval of measurements.
+  // Lets the run keep its best state (zo_measurement.h). Each measurement takes a forward pass of every sample and a
+  // record of 28 bytes in the log, and the log a third slot for weights. Call it before the first step, and before
+  // ImportLog, which requires a log with the same samples and interval of measurements.
   //
   // A program that calls it takes 1.5 KiB more of flash with RestoreBest (Cortex-M4, -O2), Evaluate
   // included, and no more RAM; other programs do not contain it.
@@ -117,10 +112,9 @@ class NodeTrainer {
   //
   //   best  its measurement
   //
-  // Errors: ZO_ERROR_ORDER: the run is not over and complete in its log, or measures nothing, or
-  // has no log. ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a
-  // read has failed; ZO_ERROR_RUNTIME. Then calls that need weights of a step return ZO_ERROR_ORDER
-  // until it succeeds.
+  // Errors: ZO_ERROR_ORDER: the run is not over and complete in its log, or measures nothing, or has no log.
+  // ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a read has failed;
+  // ZO_ERROR_RUNTIME. Then calls that need weights of a step return ZO_ERROR_ORDER until it succeeds.
   zo_status RestoreBest(zo_measurement* best);
 
   // Writes each further step into the log. The first step writes the header, which takes one pass
@@ -138,15 +132,13 @@ class NodeTrainer {
   // or the run has begun, and this is not its log. Those of TrainStep behind a step.
   zo_status ExportLog(const LogStore& log);
 
-  // Sets weights and state to the last complete snapshot of a log, or, if it has none, to those
-  // before the first step, see step(). Steps after it are repeated by TrainStep, with the
-  // same bits if the samples are the same.
+  // Sets weights and state to the last complete snapshot of a log, or, if it has none, to those before the first step,
+  // see step(). Steps after it are repeated by TrainStep, with the same bits if the samples are the same.
   //
-  // Errors: ZO_ERROR_LOG: it is no log, or of another model, settings or samples, or measured by
-  // other samples; ZO_ERROR_ORDER: before Init, or SetLog was given another store; ZO_ERROR_SAMPLE:
-  // a sample cannot be read. Nothing has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE: the
-  // weights are those of no step, and calls that need them return ZO_ERROR_ORDER until ImportLog or
-  // Init succeeds.
+  // Errors: ZO_ERROR_LOG: it is no log, or of another model, settings or samples, or measured by other samples;
+  // ZO_ERROR_ORDER: before Init, or SetLog was given another store; ZO_ERROR_SAMPLE: a sample cannot be read. Nothing
+  // has changed then. ZO_ERROR_RUNTIME, ZO_ERROR_STORE: the weights are those of no step, and calls that need them
+  // return ZO_ERROR_ORDER until ImportLog or Init succeeds.
   zo_status ImportLog(const LogStore& log);
 
   // Call it before any use of the network but TrainStep and TrainSlice. Moves no weight.

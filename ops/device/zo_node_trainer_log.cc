@@ -1,6 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-// The log of a NodeTrainer: its header, snapshots and measurements, and the best state that was
-// measured.
+// The log of a NodeTrainer: its header, snapshots and measurements, and the best state that was measured.
 #include <string.h>
 
 #include <initializer_list>
@@ -298,9 +297,8 @@ zo_status NodeTrainer::ExportLog(const LogStore& log) {
   return status == ZO_OK ? WriteSnapshot() : status;
 }
 
-// Whether a slot holds a snapshot of which every byte is as it was written, and no weight is beyond
-// the limit, as one from a host may be: ZO_OK; ZO_ERROR_LOG: it does not; ZO_ERROR_STORE: it cannot
-// be read.
+// Whether a slot holds a snapshot of which every byte is as it was written, and no weight is beyond the limit, as one
+// from a host may be: ZO_OK; ZO_ERROR_LOG: it does not; ZO_ERROR_STORE: it cannot be read.
 zo_status NodeTrainer::IsWhole(const LogStore& log, uint32_t slot, uint32_t* number, uint32_t* step) const {
   uint8_t piece[64] = {};
   uint32_t at = SlotAt(log, slot), crc = 0;

@@ -9,9 +9,8 @@
 
 namespace tflm_zo {
 
-// Sets a trainer to the state of the active place's run: imports its weights, then its log, which
-// then takes further steps. Call it after Init, and after KeepBest if the run measures.
-// A place without a log of this run begins one.
+// Sets a trainer to the state of the active place's run: imports its weights, then its log, which then takes further
+// steps. Call it after Init, and after KeepBest if the run measures. A place without a log of this run begins one.
 //
 //   places  the caller keeps it where it is
 //

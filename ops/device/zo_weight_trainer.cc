@@ -61,8 +61,7 @@ zo_status WeightTrainer::Suspend(bool whole) {
   return status;
 }
 
-// Leads them to those of the last complete step for good; `executed` as zo_control_abandon takes
-// it.
+// Leads them to those of the last complete step for good; `executed` as zo_control_abandon takes it.
 zo_status WeightTrainer::Abandon(uint32_t executed) {
   zo_moves moves;
   zo_control_abandon_moves(&control_, executed, &moves);

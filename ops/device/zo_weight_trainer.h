@@ -41,11 +41,10 @@ class WeightTrainer {
   // missing part. ZO_ERROR_ORDER: before Init, or the weights are those of no step, see ImportLog.
   zo_status TrainStep(zo_report* report) { return TrainWholeStep(this, report); }
 
-  // Does a part of a step: one invoke of each segment. For programs that cannot wait for a whole
-  // step: between two slices they feed a watchdog, sleep, or answer; Evaluate, ExportWeights and
-  // Trainer::Predict then use the weights of the last complete step, which takes two more passes
-  // over the weights. Slices lead to the same bits as steps do. A measurement is part of the slice
-  // that ends a step.
+  // Does a part of a step: one invoke of each segment. For programs that cannot wait for a whole step: between two
+  // slices they feed a watchdog, sleep, or answer; Evaluate, ExportWeights and Trainer::Predict then use the weights of
+  // the last complete step, which takes two more passes over the weights. Slices lead to the same bits as steps do. A
+  // measurement is part of the slice that ends a step.
   //
   //   report  step_done == 1: the step is done; 0: it is not, or the run is over, see done()
   //
@@ -58,9 +57,8 @@ class WeightTrainer {
   // Whether the weights are the initial ones of the run.
   bool IsAtStart() const { return control_.step == 0 && zo_control_is_in_step(&control_) == 0; }
 
-  // Begins the run with other weights than the model's own (Network::ImportWeights). Its log then
-  // does not match a run from the model's own weights, so after a reset they are imported again,
-  // before ImportLog.
+  // Begins the run with other weights than the model's own (Network::ImportWeights). Its log then does not match a run
+  // from the model's own weights, so after a reset they are imported again, before ImportLog.
   //
   // Errors: ZO_ERROR_ORDER: the run has begun, nothing has changed; those of Network::ImportWeights.
   zo_status ImportWeights(const LogStore& store);
@@ -80,14 +78,12 @@ class WeightTrainer {
   //
   //   best  its measurement
   //
-  // Errors: ZO_ERROR_ORDER: the run is not over and complete in its log, or measures nothing, or
-  // has no log. ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a
-  // read has failed; ZO_ERROR_RUNTIME. Then calls that need weights of a step return ZO_ERROR_ORDER
-  // until it succeeds.
+  // Errors: ZO_ERROR_ORDER: the run is not over and complete in its log, or measures nothing, or has no log.
+  // ZO_ERROR_LOG: the log does not have it. Nothing has changed then. ZO_ERROR_STORE: a read has failed;
+  // ZO_ERROR_RUNTIME. Then calls that need weights of a step return ZO_ERROR_ORDER until it succeeds.
   zo_status RestoreBest(zo_measurement* best);
 
-  // Writes each further step into the log. The first step writes the header. Init forgets the log,
-  // null detaches it.
+  // Writes each further step into the log. The first step writes the header. Init forgets the log, null detaches it.
   //
   // Errors: ZO_ERROR_ORDER: before Init, or the run has begun, and its steps so far were neither
   // written to this store nor imported from it. Nothing has changed then.
@@ -105,12 +101,11 @@ class WeightTrainer {
   //   snapshot  saves the passes over the weights for the steps before it; null: none. One that
   //             does not belong to this log, or is damaged, is left out: the result is the same.
   //
-  // Errors: ZO_ERROR_LOG: it is no log, or of another model, settings or first weights, or measured
-  // by other samples; ZO_ERROR_ORDER: before Init, or SetLog was given another store. Nothing has
-  // changed then. ZO_ERROR_STORE: the log, or imported weights, cannot be read: the end of the log
-  // is unknown, and nothing may be written over it. ZO_ERROR_RUNTIME. After these two the weights
-  // are those of no step, and calls that need them return ZO_ERROR_ORDER until ImportLog or Init
-  // succeeds.
+  // Errors: ZO_ERROR_LOG: it is no log, or of another model, settings or first weights, or measured by other samples;
+  // ZO_ERROR_ORDER: before Init, or SetLog was given another store. Nothing has changed then. ZO_ERROR_STORE: the log,
+  // or imported weights, cannot be read: the end of the log is unknown, and nothing may be written over it.
+  // ZO_ERROR_RUNTIME. After these two the weights are those of no step, and calls that need them return ZO_ERROR_ORDER
+  // until ImportLog or Init succeeds.
   zo_status ImportLog(const LogStore& log, const WeightSnapshot* snapshot = nullptr);
 
   // A mark that binds the present output of ExportWeights to the log of the run; settles.
@@ -136,8 +131,7 @@ class WeightTrainer {
   //
   //   answer  samples == 0: there are more slices to do
   //
-  // Errors: those of TrainSlice, but for the log's; ZO_ERROR_ORDER: the run is over, or measures
-  // itself.
+  // Errors: those of TrainSlice, but for the log's; ZO_ERROR_ORDER: the run is over, or measures itself.
   zo_status AnswerSlice(zo_fleet_answer* answer);
 
   // Takes the record of a step that the fleet has decided: it goes into the log, then moves the
