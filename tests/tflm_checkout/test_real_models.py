@@ -16,7 +16,7 @@ from tflm_checkout.esp_nn_build import EspNnLibrary
 from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run
 from tflm_zo import Model, inject, load_model
-from tflm_zo.converters import read_metadata
+from tflm_zo.converters import ConversionError, read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import plan_run
 from tflm_zo.firmware.boundaries import saving_memory
@@ -39,7 +39,9 @@ def noise(model: Model) -> Data:
     (given,), (output,) = model.subgraphs[0].inputs, model.subgraphs[0].outputs
     rng = np.random.default_rng(1)
     x = rng.integers(-128, 128, (SAMPLES, *given.shape[1:])).astype(np.int8)
-    labels = x if output.shape == given.shape else rng.integers(0, output.shape[-1], SAMPLES)
+    places = int(np.prod(output.shape[1:-1]))
+    shape = (SAMPLES, places) if places > 1 else SAMPLES
+    labels = x if output.shape == given.shape else rng.integers(0, output.shape[-1], shape)
     return Data([x], labels if labels is x else labels.astype(np.int32))
 
 
@@ -53,7 +55,12 @@ def test_the_run_is_the_desktops(
     settings = RUNS[algorithm]
     model = load_model(read())
     bits = {"update_bits": 8} if algorithm == "exact, 8 bits" else {}
-    zo = inject(model, inject_settings(settings, batch=1, **bits))
+    try:
+        zo = inject(model, inject_settings(settings, batch=1, **bits))
+    except ConversionError as error:
+        if algorithm != "node":
+            raise
+        pytest.skip(f"NO NODES: {error}")
     memory = None
     if algorithm == "exact, least memory":
         usual = device_model(zo, plan_run(zo, settings, steps=STEPS, samples=SAMPLES))
