@@ -241,5 +241,3 @@ def test_loss_errors() -> None:
     for kind in ("cross_entropy", "floor_log2"):
         with pytest.raises(ConversionError, match="`binary_cross_entropy` or `mse` behind LOGISTIC `probability`"):
             inject_all(MODELS["logistic_head"](), loss=kind)
-    with pytest.raises(ConversionError, match="one vector of at least two"):
-        inject_all(image, loss="floor_log2")
