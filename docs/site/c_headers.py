@@ -22,7 +22,15 @@ from tflm_zo.firmware.source_text import fill
 REPOSITORY = Path(__file__).parents[2]
 
 # Of the generator's templates: a run by nodes, and names as they are in the core.
-TEMPLATE = {"zo": "zo", "ZO": "ZO", "kind": "node", "autoencoder": True, "models": {}, "tasks": ""}
+TEMPLATE = {
+    "zo": "zo",
+    "ZO": "ZO",
+    "kind": "node",
+    "autoencoder": True,
+    "models": {},
+    "tasks": "",
+    "drift": {"name": "LAYER"},
+}
 # Lines that declare nothing, at the margin.
 NOISE = re.compile(r'#(?!define)\w*\b.*|extern "C" \{|namespace .*\{|\}.*|struct \w+;.*')
 COMMENT = re.compile(r"/\*.*?\*/\n|(?://[^\n]*\n)+", re.DOTALL)
