@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -243,17 +244,17 @@ def memory() -> Drawing:
     return d
 
 
-#: Labels of the methods in the picture of alternatives, and the beginnings of their rows. Methods whose points lie upon
-#: others' are left out.
+#: Labels of the methods in the pictures of alternatives, and the beginnings of their rows, the best of which is drawn.
+#: Methods whose points lie upon others' are left out.
 ALTERNATIVES = {
-    "weights": "**tflm_zo: weight perturbation**",
-    "last layer": "**tflm_zo: last layer, exact**",
-    "nodes": "**tflm_zo: node perturbation**",
-    "exact": "**tflm_zo: exact gradients**",
-    "float32": "backpropagation in float32, plain C",
-    "AIfES": "backpropagation in float32, AIfES",
-    "last, float32": "last layer in float32, plain C",
-    "neighbour": "nearest neighbour",
+    "weights": ("**tflm_zo: weight perturbation**",),
+    "last layer": ("**tflm_zo: last layer, exact**", "**tflm_zo: recalibration, last layer**"),
+    "nodes": ("**tflm_zo: node perturbation**", "**tflm_zo: recalibration, node perturbation**"),
+    "exact": ("**tflm_zo: exact gradients**", "**tflm_zo: recalibration, exact gradients**"),
+    "float32": ("backpropagation in float32, plain C",),
+    "AIfES": ("backpropagation in float32, AIfES",),
+    "last, float32": ("last layer in float32, plain C", "recalibration, last layer in float32, plain C"),
+    "neighbour": ("nearest neighbour", "recalibration, five nearest neighbours"),
 }
 
 
@@ -275,17 +276,20 @@ class Way:
 def _ways(section: str) -> list[Way]:
     """Reads the methods of a section of docs/alternatives.md."""
     found = []
-    for label, start in ALTERNATIVES.items():
-        row = re.search(rf"^\| {re.escape(start)}[^|]* \| ([\d,]+) B \|.* \| ([\d.]+) \|$", section, re.MULTILINE)
-        if row:
-            ram, accuracy = int(row[1].replace(",", "")) / 1000, float(row[2])
-            found.append(Way(label, ram, accuracy, start.startswith("**")))
+    for label, starts in ALTERNATIVES.items():
+        begin = "|".join(map(re.escape, starts))
+        rows = re.findall(rf"^\| (?:{begin})[^|]* \| ([\d,]+) B \|.* \| ([\d.]+) \|$", section, re.MULTILINE)
+        if rows:
+            ram, accuracy = max(rows, key=lambda row: float(row[1]))
+            found.append(Way(label, int(ram.replace(",", "")) / 1000, float(accuracy), starts[0].startswith("**")))
     return found
 
 
-def alternatives() -> Drawing:
-    """Draws RAM against accuracy from the tables of docs/alternatives.md, with the front of the best ways."""
-    page = (DOCS / "alternatives.md").read_text(encoding="utf-8")
+def alternatives(larger: bool = False) -> Drawing:
+    """Draws RAM against accuracy from the tables of docs/alternatives.md, with the front of the best ways; those of the
+    `larger` networks have a picture of their own.
+    """
+    page = (DOCS / "alternatives.md").read_text(encoding="utf-8").split("## Larger networks\n")[larger]
     sections = re.findall(r"^### ([^\n]+)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
     figures = {title: ways for title, text in sections if (ways := _ways(text))}
     said = "; ".join(
@@ -319,10 +323,11 @@ def _front(d: Drawing, title: str, ways: list[Way], top: float) -> None:
 
     d.text(16, top + 18, title)
     d.parts.append(f'<polyline points="{left:g},{upper:g} {left:g},{lower:g} {right:g},{lower:g}" class="arrow"/>')
-    for accuracy in (40, 60, 80, 90, 95, 98, 99, 99.5):
+    # Where errors differ little, there is room for more of them.
+    for accuracy in (25, 30, 35, 40, 50, 60, 70, 80) if most < 4 * least else (40, 60, 80, 90, 95, 98, 99, 99.5):
         if least < 100 - accuracy < most:
             d.text(left - 6, place(few, 100 - accuracy)[1] + 5, f"{accuracy:g} %", "soft end")
-    for ram in (5, 10, 20, 50, 100, 200, 500, 1000):
+    for ram in (5, 10, 20, 50, 100, 200, 500, 1000, 2000):
         if few < ram < many:
             d.text(place(ram, most)[0], lower + 18, f"{ram} KB", "soft mid")
     ordered = sorted(ways, key=lambda w: (w.ram, w.error))
@@ -344,6 +349,9 @@ def _front(d: Drawing, title: str, ways: list[Way], top: float) -> None:
             (-8 - width, 18),
             (-8 - width, -9),
             (10, 34),
+            (-8 - width, 34),
+            (-width / 2, 34),
+            (10, 18),
         ):
             box = x + dx, y + dy - 11, x + dx + width, y + dy + 3
             if left < box[0] and box[2] < 470 and all(_apart(box, other) for other in taken):
@@ -449,6 +457,7 @@ PICTURES = {
     "segments": segments,
     "memory": memory,
     "alternatives": alternatives,
+    "alternatives-images": partial(alternatives, larger=True),
     "life": life,
     "places": places,
 }

@@ -155,10 +155,9 @@ def counted(
 
 def whole(method: Alternative, target: Target, core: Core, folder: Path) -> Row:
     """Measures a learner that trains the whole network, without TFLM."""
-    x, y = target.task.adapt[0][:SAMPLES].astype(np.float32), target.task.adapt[1][:SAMPLES]
+    x, y = target.divided((target.task.adapt[0][:SAMPLES], target.task.adapt[1][:SAMPLES]))
     sources = method.sources(target)
-    # Pictures have levels of up to 255, at which a network bears smaller steps.
-    rate = float(f"{RATE / max(1.0, float(np.square(x).mean())):.9f}")
+    rate = float(f"{RATE / max(1.0, target.level):.9f}")
     header = samples_header(x, y, rate, CLASSES=target.network.classes)
     sources = dataclasses.replace(sources, headers={**sources.headers, "samples.h": header})
     found, built = counted(core, sources, "whole_program.c", folder)
@@ -190,6 +189,7 @@ def int8_model(model: Model) -> str:
     return (
         '#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"\n'
         f"alignas(16) static constexpr unsigned char kModel[] = {{{data}}};\n"
+        f"static constexpr uint32_t kTooSmall = {64 * len(model.only_graph.tensors)};\n"
         f"using Resolver = tflite::MicroMutableOpResolver<{len(names)}>;\n"
         f"static void AddOperators(Resolver& resolver) {{\n{added}}}\n"
     )
@@ -291,7 +291,7 @@ def _measured(family: str, name: str, work: Path, library: Library) -> Row | Non
         if name in RUNGS:
             return of_tflm_zo(name, target, library, place)
         method = ALTERNATIVES[name]
-        if method.families is not None and family not in method.families:
+        if method.recalibrated or (method.families is not None and family not in method.families):
             return None
         if why := method.why_not():
             print(f"{family}, {name}: {why}", file=sys.stderr)

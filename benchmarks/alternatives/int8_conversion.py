@@ -29,10 +29,11 @@ def int8_accuracy(network: FloatNetwork, weights: Array, task: Task) -> float:
 
     model: Any = keras.models.load_model(task.keras, compile=False)
     own, at = [layer for layer in network.layers if layer.filter is not None], 0
+    bias = None
     for layer in model.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             ones, zeros = np.ones(layer.gamma.shape, np.float32), np.zeros(layer.gamma.shape, np.float32)
-            layer.set_weights([ones * np.sqrt(1 + layer.epsilon), zeros, zeros, ones])
+            layer.set_weights([ones * np.sqrt(1 + layer.epsilon), zeros if bias is None else bias, zeros, ones])
         elif layer.weights:
             read = own.pop(0)
             assert read.filter is not None and read.bias is not None
@@ -40,6 +41,11 @@ def int8_accuracy(network: FloatNetwork, weights: Array, task: Task) -> float:
             bias = weights[at + read.filter.size : at + read.filter.size + read.bias.size]
             at += read.filter.size + read.bias.size
             filters = filters.transpose(1, 2, 3, 0) if filters.ndim == 4 else filters.T
-            layer.set_weights([filters.reshape(layer.kernel.shape), bias])
+            filters = filters.reshape(layer.kernel.shape)
+            if layer.use_bias:
+                layer.set_weights([filters, bias])
+                bias = None
+            else:  # The batch norm behind it has the bias.
+                layer.set_weights([filters])
     calibration = np.concatenate([task.calibration[:150], task.adapt[0][:150]]).astype(np.float32)
     return 100 * accuracy(convert(model, calibration).model, *task.test)

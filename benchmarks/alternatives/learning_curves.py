@@ -58,7 +58,7 @@ class Run:
     """
 
     def __init__(self, name: str, part: str, method: Alternative, folder: Path, work: Path) -> None:
-        target = Target(name, work)
+        target = Target(name, work, method.recalibrated)
         self.target = target
         self.adapt: Labelled = target.task.adapt
         self.test: Labelled = getattr(target.task, part)
@@ -67,6 +67,8 @@ class Run:
             self.adapt, self.test = target.embeddings(self.adapt), target.embeddings(self.test)
             if not method.neighbours:
                 self.adapt, self.test = target.real(self.adapt), target.real(self.test)
+        else:
+            self.adapt, self.test = target.divided(self.adapt), target.divided(self.test)
         self.learner: Learner = host_learner(method.sources(target), folder, sizes[0], target.network.classes)
 
     def accuracy(self, steps: int, rate: float) -> float:
@@ -84,11 +86,14 @@ class Run:
         """Converts the trained network of backpropagation.c to int8, and measures that."""
         network = self.target.network
         weights = self.learner.weights(len(network.weights)).copy()
+        if (first := network.layers[0].filter) is not None:
+            weights[: first.size] /= self.target.level
         return int8_accuracy(network, weights, self.target.task)
 
 
-def measure(family: str, name: str, work: Path, results: Path, lengths: list[int]) -> None:
+def measure(family: str, name: str, arguments: argparse.Namespace) -> None:
     """Measures the missing rows of a method, and appends them to the results."""
+    work, results, lengths = arguments.work, arguments.results, arguments.lengths
     method, tasks = ALTERNATIVES[name], FAMILIES[family]
     done = {(row["family"], row["method"], row["task"], row["step"]) for row in read(results)}
     steps = [f"{share:.0%}" for share in SHARES] if method.neighbours else list(map(str, lengths))
@@ -101,7 +106,7 @@ def measure(family: str, name: str, work: Path, results: Path, lengths: list[int
         runs = {task: Run(task, "test", method, Path(folder) / task, work) for task in tasks.targets}
         with progress(f"{family}, {name}", len(wanted)) as advance:
             for step in wanted:
-                rate = _best_rate(tried, int(step), RATES[method.whole]) if tried else 0.0
+                rate = _best_rate(tried, int(step), arguments.rates or RATES[method.whole]) if tried else 0.0
                 for task, run in runs.items():
                     count = round(float(step[:-1]) / 100 * len(run.adapt[1])) if method.neighbours else int(step)
                     row: Row = {"family": family, "method": name, "task": task, "step": step, "samples": count}
@@ -129,6 +134,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=[f for f in FAMILIES if f not in LONG])
     parser.add_argument("--methods", nargs="+", choices=ALTERNATIVES, default=list(ALTERNATIVES))
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS), help="samples of a run")
+    parser.add_argument("--rates", nargs="+", type=float, help="rates to choose from")
     parser.add_argument("--work", type=Path, default=Path("build/learning"), help="folder of learning/compare.py")
     parser.add_argument("--results", type=Path, default=Path("build/alternatives/curves.jsonl"))
     parser.add_argument("--list", action="store_true", help="methods")
@@ -148,7 +154,7 @@ def main() -> None:
             if why := method.why_not():
                 print(f"{family}, {name}: {why}", file=sys.stderr)
                 continue
-            measure(family, name, arguments.work, arguments.results, arguments.lengths)
+            measure(family, name, arguments)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tflm_zo.converters.model.schema import BuiltinOperator as B
 __all__ = ["FloatNetwork", "UnsupportedError", "embedding_model", "last_layer", "network_data", "network_sizes"]
 
 Array = NDArray[np.float32]
-_SAME, _RELU = 0, 1
+_SAME, _RELU, _RELU6 = 0, 1, 3
 _ALIASES = (B.RESHAPE, B.SQUEEZE, B.EXPAND_DIMS)
 
 
@@ -34,6 +34,7 @@ class Layer:
         inputs: one activation, or two of an addition.
         output: the activation that it writes.
         relu: whether the output is clamped at 0.
+        relu6: whether it is clamped at 6, too.
         shapes: (rows, columns, channels) of input and output.
         kernel, stride, pad: rows and columns.
         filter, bias: float32; None without weights.
@@ -49,6 +50,7 @@ class Layer:
     pad: tuple[int, int] = (0, 0)
     filter: Array | None = None
     bias: Array | None = None
+    relu6: bool = False
 
     @property
     def needs_input(self) -> bool:
@@ -91,6 +93,7 @@ class FloatNetwork:
             elif op.builtin != B.SOFTMAX:
                 read = tuple(number(t) for t in op.inputs if t is not None and not t.is_constant)
                 made.layers.append(_layer(op, read, number(op.outputs[0])))
+                made.layers[-1].relu6 = int(getattr(op.options, "fusedActivationFunction", 0)) == _RELU6
         return made
 
     @property
@@ -151,10 +154,10 @@ def _real(tensor: Tensor, axis: int) -> Array:
 def _layer(op: Operator, read: tuple[int, ...], output: int) -> Layer:
     first, result = _operand(op, 0), op.outputs[0]
     activation = int(getattr(op.options, "fusedActivationFunction", 0))
-    if activation not in (0, _RELU):
-        raise UnsupportedError(f"{op.label}: no activation but ReLU is implemented")
+    if activation not in (0, _RELU, _RELU6):
+        raise UnsupportedError(f"{op.label}: no activation but ReLU and ReLU6 is implemented")
     shapes = _shape(first), _shape(result)
-    relu = activation == _RELU
+    relu = activation != 0
     if op.builtin == B.ADD:
         return Layer("Add", read, output, relu, shapes)
     if op.builtin == B.MEAN:
@@ -294,7 +297,9 @@ def _sizes_and_layers(network: FloatNetwork) -> tuple[dict[str, int], list[str]]
             *(str(first).lower() for first in firsts),
             *(filters, bias, *own.shapes[0], *own.shapes[1], *own.kernel, *own.stride, *own.pad),
         ]
-        lines.append(f"    {{k{own.kind}, {str(own.relu).lower()}, {', '.join(map(str, numbers))}}},")
+        lines.append(
+            f"    {{k{own.kind}, {str(own.relu).lower()}, {str(own.relu6).lower()}, {', '.join(map(str, numbers))}}},"
+        )
     logits = network.layers[-1].output
     sizes = {
         "ARENA": arena,

@@ -25,7 +25,7 @@ static bool AllocateIn(const Resolver& resolver, uint32_t bytes) {
 
 // Allocates the network in the least arena. Returns the rest of the array.
 static uint32_t AllocateInLeast(const Resolver& resolver) {
-  uint32_t fails = 0, works = sizeof arena;
+  uint32_t fails = kTooSmall, works = sizeof arena;  // TFLM does not check that its own objects fit
   while (works - fails > 16) {
     const uint32_t tried = (fails + works) / 32 * 16;
     (AllocateIn(resolver, tried) ? works : fails) = tried;

@@ -262,6 +262,11 @@ void layer_forward(const layer* l, float* arena, const float* weights, float* pa
     for (int32_t i = 0; i < count; ++i) {
       if (y[i] < 0.0f) y[i] = 0.0f;
     }
+    if (l->relu6) {
+      for (int32_t i = 0; i < count; ++i) {
+        if (y[i] > 6.0f) y[i] = 6.0f;
+      }
+    }
   }
 }
 
@@ -276,6 +281,11 @@ void layer_backward(const layer* l, float* arena, const float* weights, float* p
   if (l->relu) {
     for (int32_t i = 0; i < count; ++i) {
       if (arena[l->output + i] <= 0.0f) error[i] = 0.0f;
+    }
+    if (l->relu6) {
+      for (int32_t i = 0; i < count; ++i) {
+        if (arena[l->output + i] >= 6.0f) error[i] = 0.0f;
+      }
     }
   }
   if (l->other_error != kNowhere) {
