@@ -51,6 +51,15 @@ def test_a_classifier_tells_it_itself() -> None:
     assert loss_told(model, np.zeros(1), drawn((), 2)) is None
 
 
+def test_damaged_outputs_are_left_to_inject() -> None:
+    model, x = load_model(image()), np.zeros((N, 2, 2, 2), np.int8)
+    for shape in ((), (0, 2, 2, 3)):
+        model.subgraphs[0].outputs[0].shape = shape
+        assert loss_told(model, x, drawn(SHAPE)) is None
+    model.subgraphs[0].outputs = []
+    assert loss_told(model, x, drawn(SHAPE)) is None
+
+
 def test_training_and_evaluation_take_it() -> None:
     rng = np.random.default_rng(2)
     x = rng.integers(-128, 128, (32, 2, 2, 2)).astype(np.int8)

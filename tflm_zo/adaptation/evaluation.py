@@ -64,8 +64,10 @@ def loss_told(
     if loss not in (None, "auto") or is_zo(model) or labels is None or len(model.subgraphs) != 1:
         return loss
     graph = model.only_graph
+    if not graph.outputs:
+        return loss  # a damaged model, which `inject` refuses
     output = graph.outputs[output_number(graph, loss_output)]
-    if logits_of(graph, output)[1] is not None or output.type not in _OF_VALUES or not output.shape:
+    if logits_of(graph, output)[1] is not None or output.type not in _OF_VALUES or not (output.shape and output.size):
         return loss
     given, values = as_array(labels, "y"), output.size // output.shape[0]
     if given.size == len(given) * values:
