@@ -17,7 +17,7 @@ enum { kNowhere = -1 };
 
 typedef struct {
   layer_kind kind;
-  bool relu, relu6; /* a ReLU6 is both */
+  bool relu, relu6;             /* a ReLU6 is both */
   int32_t input, other, output; /* activations; `other` is the second one of an addition */
   int32_t input_error, other_error, output_error;
   bool input_error_is_first, other_error_is_first; /* of several layers that write this error */
