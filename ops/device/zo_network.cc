@@ -146,19 +146,23 @@ void Network::SetCommand(uint32_t segment, bool losses) {
   words[1] = 0;
 }
 
-zo_status Network::CheckLabels(const uint8_t* labels) const {
+zo_status Network::CheckLabels(const uint8_t* labels) {
   const bool of_classes = IsOfClasses(info());
-  if (!of_classes && info().loss.kind != ZO_LOSS_BINARY_CROSS_ENTROPY) return ZO_OK;
+  if (!of_classes && info().loss.kind != ZO_LOSS_BINARY_CROSS_ENTROPY) {
+    for (bool& labelled : labelled_) labelled = true;
+    return ZO_OK;
+  }
   const int32_t end = of_classes ? static_cast<int32_t>(info().classes) : 2;
   for (uint32_t at = 0; at < ZO_BATCH * info().label_bytes; at += sizeof(int32_t)) {
     int32_t label;
     memcpy(&label, labels + at, sizeof label);
     if (label < -1 || label >= end) return ZO_ERROR_LABEL;
+    labelled_[at / info().label_bytes] = labelled_[at / info().label_bytes] || label >= 0;
   }
   return ZO_OK;
 }
 
-zo_status Network::ReadLabels(const Feed& feed, uint8_t* labels) const {
+zo_status Network::ReadLabels(const Feed& feed, uint8_t* labels) {
   int8_t* const none[kMaxInputs] = {};
   for (uint32_t b = 0; b < ZO_BATCH; ++b) {
     if (!feed.source->read(feed.source->context, feed.number(b), none, labels + b * info().label_bytes)) {
@@ -206,6 +210,7 @@ zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
 zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep) {
   if (!is_ready_) return ZO_ERROR_ORDER;
   const uint32_t last = LastSegment();
+  for (bool& labelled : labelled_) labelled = false;
   // Labels first: a wrong one costs no forward pass. The activations of earlier segments write over them, so they are
   // read again below. A suffix is only run of samples whose labels have been seen.
   if (feed != nullptr && start == 0) {
@@ -266,11 +271,11 @@ zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t
     const zo_status status = Run(&feed, true, 0, false);
     if (status != ZO_OK) return status;
     for (uint32_t b = 0; b < ZO_BATCH && done + b < count; ++b) {
-      int32_t label = 0;
+      if (!labelled_[b]) continue;
       if (of_classes) {
+        int32_t label = 0;
         int8_t* const none[kMaxInputs] = {};
         if (!source.read(source.context, feed.number(b), none, &label)) return ZO_ERROR_SAMPLE;
-        if (label < 0) continue;
         const int8_t* scores = output() + b * info().output.bytes;
         uint32_t largest = 0;
         for (uint32_t j = 1; j < info().output.bytes; ++j) {

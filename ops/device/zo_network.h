@@ -142,7 +142,7 @@ class Network {
   zo_tensor tensor(uint32_t number) const;
 
   // Writes labels of the samples of a feed, [batch, label_bytes].
-  zo_status ReadLabels(const Feed& feed, uint8_t* labels) const;
+  zo_status ReadLabels(const Feed& feed, uint8_t* labels);
 
   // Writes samples of input 0, int8 [batch, bytes].
   zo_status ReadInputs(const Feed& feed, int8_t* inputs) const;
@@ -170,7 +170,7 @@ class Network {
   void Enter(uint32_t segment, uint32_t start, Keep keep);
   zo_status FeedInputs(const Feed& feed, uint32_t segment);
   zo_status FeedLabels(const Feed& feed);
-  zo_status CheckLabels(const uint8_t* labels) const;
+  zo_status CheckLabels(const uint8_t* labels);
 
   const tflite::MicroOpResolver* resolver_ = nullptr;
   uint8_t* arena_ = nullptr;
@@ -179,12 +179,13 @@ class Network {
   const zo_directory_entry* entries_ = nullptr;
   zo_directory* directories_ = nullptr;
   int8_t* boundaries_ = nullptr;
-  uint32_t base_checksum_ = 0;  // of the weights in base_
-  uint32_t base_mark_ = 0;      // bits of the fingerprint that it changes
-  LogStore base_ = {};          // read == nullptr: the model's own
-  uint32_t part_ = 0;           // see SetPart
-  bool is_ready_ = false;       // Init has succeeded
-  bool is_restoring_ = false;   // the next invoke sets the model's own weights
+  uint32_t base_checksum_ = 0;    // of the weights in base_
+  uint32_t base_mark_ = 0;        // bits of the fingerprint that it changes
+  LogStore base_ = {};            // read == nullptr: the model's own
+  uint32_t part_ = 0;             // see SetPart
+  bool is_ready_ = false;         // Init has succeeded
+  bool is_restoring_ = false;     // the next invoke sets the model's own weights
+  bool labelled_[ZO_BATCH] = {};  // samples of the last Run that have a label
 };
 
 // Does slices of a trainer until a step is done, or the run is.

@@ -14,7 +14,9 @@ from tflm_zo import load_model
 from tflm_zo.converters import read_metadata
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware
-from tflm_zo.training import Exact, Settings, inject_for
+from tflm_zo.runtime import load
+from tflm_zo.training import Exact, Settings, Weights, inject_for
+from tflm_zo.training.evaluation import evaluate
 
 pytestmark = needs_compiler
 
@@ -80,3 +82,19 @@ def test_each_tail_is_the_desktops(name: str) -> None:
     expected = run_on_desktop(zo, settings, data)
     check_run(Device(generated(zo, settings, data), zo, data), expected)
     assert expected.states[-1].checksum != expected.states[0].checksum
+
+
+@pytest.mark.parametrize(
+    "network, loss", [(MODELS["logistic_head"], "binary_cross_entropy"), (places, "cross_entropy")]
+)
+def test_samples_without_a_label_do_not_count(network, loss) -> None:
+    plain, settings = load_model(network()), Settings(tasks=(Weights(queries=2),), batch_size=2, seed=4)
+    zo = load_model(inject_for(plain, settings, loss=loss, batch=2).to_bytes())
+    x, y = exact_gradients.samples(plain, 10, 2, loss)
+    y[3], y[5, 0] = -1, -1
+    data = Data([x], y)
+    made, expected = Device(generated(zo, settings, data), zo, data), evaluate(load(zo, "litert"), data)
+    assert made.init() == OK
+    status, found = made.evaluate(0, 10)
+    assert (status, found.samples, found.correct, found.loss) == (OK, 9, 0, expected.loss_sum)
+    assert expected.labelled == 9
