@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,8 @@ def test_several_runs(trained: Path) -> None:
     assert [r["name"] for r in result["runs"]] == ["node", "weight"]
     assert data_of(page) == {k: v for k, v in result.items() if k not in ("output", "bytes")}
     (losses,) = [f for f in page.all("figure") if f.get("id") == "training-loss"]
-    assert [line.get("class") for line in losses.all("polyline")] == ["line s0 d0", "line s1 d1"]
+    colours = [re.findall(r"stroke: var\(--(s\d)\); stroke-width: 2", n.get("style")) for n in losses.all("path")]
+    assert [colour for own in colours for colour in own] == ["s0", "s1"] * 2  # lines, and the legend
     assert {"node", "weight"} <= {text.text for text in losses.all("text")}
 
 

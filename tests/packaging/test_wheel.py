@@ -67,6 +67,6 @@ def test_a_wheel_works_without_a_compiler(tmp_path: Path) -> None:
     bare = {"PATH": str(programs), "HOME": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
     assert not any(shutil.which(name, path=bare["PATH"]) for name in ("cc", "gcc", "clang", "cmake"))
     pip = bare | {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-    run([programs / "pip", "install", "--quiet", "--only-binary", ":all:", f"{wheel}[keras]"], pip)
+    run([programs / "pip", "install", "--quiet", "--only-binary", ":all:", f"{wheel}[keras,report]"], pip)
     said = run([programs / "python", FIRST_STEPS], bare)
     assert "after; tflm_zo is " + str(tmp_path / "bare") in said

@@ -15,6 +15,7 @@ from ..io.files import write_output
 from ..training import Trainer
 from .document import Evaluated, Measured, ModelReport, RunReport, RunsReport, as_json
 from .pictures import (
+    Cell,
     change_pictures,
     class_pictures,
     curve_pictures,
@@ -23,16 +24,17 @@ from .pictures import (
     model_pictures,
     moved_picture,
 )
+from .plots import percent, require_matplotlib
 from .recorded_run import ZoFile, read_run
 from .run_report import TestData, report_runs
-from .svg import Cell, percent
 
 # Characters that end a script element, or begin a comment in one, and their JSON escapes.
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def page(report: RunsReport | ModelReport) -> str:
-    """Returns the page of a report."""
+    """Returns the page of a report. ImportError: Matplotlib, which draws the pictures, is missing."""
+    require_matplotlib()
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tflm_zo.report"),
         autoescape=True,
@@ -40,7 +42,7 @@ def page(report: RunsReport | ModelReport) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    # Pictures are made of escaped text.
+    # Matplotlib escapes the text of pictures.
     environment.filters |= {"svg": Markup, "percent": percent, "sides": _sides}
     if isinstance(report, ModelReport):
         found = {"title": f"Model {report.name}", "pictures": model_pictures(report)}
@@ -134,12 +136,14 @@ def write_report(
         force: True to replace an existing file.
 
     Raises:
+        ImportError: Matplotlib is missing, of the extra ``tflm_zo[report]``.
         ValueError: the run has no log, or a landscape has no samples.
         LogError: the file is no log, or its ZO model is missing.
         DataError: the samples do not fit the model.
         FileExistsError: the file exists and ``force`` is not set.
         OSError: the log cannot be read, or the page cannot be written.
     """
+    require_matplotlib()
     if isinstance(run, Trainer):
         if run.log is None:
             raise ValueError("run: a page is made from the run's log; give fit a log")

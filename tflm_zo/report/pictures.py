@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final
-from xml.etree.ElementTree import Element
+from typing import TYPE_CHECKING, Final
 
 from .document import Curve, Evaluation, Landscape, Memory, ModelReport, RunReport, RunsReport, TensorChange
-from .plots import Line, bar_chart, dumbbells, histogram, landscape, line_chart, matrix, signed
-from .svg import Cell, Picture, drawing, percent
+from .plots import Line, bar_chart, dumbbells, histogram, landscape, line_chart, matrix, percent, signed, svg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _COST: Final = "forward equivalents"
-_MOST_ROWS: Final = 40
+_MOST_ROWS: Final = 40  # of a picture
 
 # Limits for all runs of a page together, to keep it below 1 MB. Its JSON has all.
 _HISTOGRAMS: Final = 32
 _CELLS: Final = 2048
+_CLASSES: Final = 112
 _CURVE_ROWS: Final = 200
 
+Cell = str | int
 
-def _picture(
-    name: str, title: str, description: str, drawn: tuple[Sequence[Element], float], rows: Sequence[Mapping[str, Cell]]
-) -> Picture:
-    """Returns a picture of elements and a height; its table has a row for each mapping from columns to cells."""
-    svg = drawing(name, title, description, *drawn)
-    return Picture(name, title, description, svg, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture with its title, its description and its numbers as a table."""
+
+    name: str  # name of the picture, unique in its page, a word
+    title: str  # title, one line
+    svg: str  # the picture, which contains its description in a sentence or two, for screen readers
+    columns: tuple[str, ...]  # headings of the table
+    rows: tuple[tuple[Cell, ...], ...]  # rows of the table; the first cell is the name
+
+
+def _picture(name: str, title: str, description: str, drawn: Figure, rows: Sequence[Mapping[str, Cell]]) -> Picture:
+    """Returns a drawn picture; its table has a row for each mapping from columns to cells."""
+    columns, cells = tuple(rows[0]), tuple(tuple(row.values()) for row in rows)
+    return Picture(name, title, svg(drawn, name, title, description), columns, cells)
 
 
 # --- runs over their costs ------------------------------------------------------------------------------
@@ -175,7 +189,7 @@ def class_pictures(evaluation: Evaluation, name: str, runs: int) -> list[Picture
         (number, samples, before / samples, after / samples)
         for number, samples, before, after in zip(c.numbers, c.samples, c.right_before, c.right, strict=True)
     ]
-    shown = sorted(sorted(every, key=lambda row: -abs(row[3] - row[2]))[:_MOST_ROWS])
+    shown = sorted(sorted(every, key=lambda row: -abs(row[3] - row[2]))[: min(_MOST_ROWS, _CLASSES // runs)])
     few = "" if len(shown) == len(every) else f", the {len(shown)} of {len(every)} that changed most"
     worst, _, _, least = min(every, key=lambda row: row[3])
     pictures = [

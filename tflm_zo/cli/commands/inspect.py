@@ -40,6 +40,11 @@ def inspect(
 ) -> None:
     """Show a model's inputs, operators and outputs, and the training of a ZO model."""
     check_outputs({"MODEL": model}, {"-o": output, "--report": report}, force=force)
+    if report is not None:
+        # Not at the top: templates take as long to import as the rest of the command.
+        from ...report import page, report_model, require_matplotlib
+
+        require_matplotlib()
     loaded = load_model(model)
     zo = loaded.find_metadata(METADATA_NAME) is not None
     if cuts and zo:
@@ -59,9 +64,6 @@ def inspect(
     }
     write_report(output, result, force=force)
     if report is not None:
-        # Not at the top: templates take as long to import as the rest of the command.
-        from ...report import page, report_model
-
         write_output(report, page(report_model(result)).encode(), force=force)
     if model_explorer is not None:
         from ...report import node_data_of_model

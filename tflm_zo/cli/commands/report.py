@@ -46,8 +46,18 @@ def report(
     --data), and the command that reproduces the model. It is one file without scripts and needs no network.
     """
     # Not at the top: templates take as long to import as other commands to run.
-    from ...report import TestData, ZoFile, as_data, node_data_of_run, page, read_run, report_runs
+    from ...report import (
+        TestData,
+        ZoFile,
+        as_data,
+        node_data_of_run,
+        page,
+        read_run,
+        report_runs,
+        require_matplotlib,
+    )
 
+    require_matplotlib()
     reads = {str(path): path for path in (*logs, *(model or ()), *([data] if data else ()))}
     check_outputs(reads, {"-o": output}, force=force)
     if landscape and data is None:
