@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from .check_kernel import check_kernel, refuse
+from .check_recurrent import check_recurrent
 from .constants import ETHOS_U, FULLY_CONNECTED_16, OWN_OPERATORS
 from .errors import ConversionError
-from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, channel_axis, check_arity
+from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, STATES, channel_axis, check_arity
 from .model import Operator, OperatorCode, Subgraph, Tensor
 from .model.schema import BuiltinOperator, TensorType
 
@@ -98,13 +99,15 @@ def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
         stored = f"weights `{op.inputs[0].name}` are stored as {op.inputs[0].type_name}, used as float"
         refuse(op, f"{stored}; convert the model with full int8 quantization")
     check_kernel(op, filters)
+    if op.builtin in STATES:
+        check_recurrent(op)
 
 
 def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> None:
     is_weights = tensor.is_constant or tensor in filters
     if tensor.raw.sparsity is not None:
         refuse(op, f"tensor `{tensor.name}` is sparse, which is not supported; convert the model densely")
-    if tensor.is_variable and tensor not in filters:
+    if tensor.is_variable and tensor not in filters and op.builtin not in STATES:
         what = "is a variable, a state from one invoke to the next; models with state cannot be trained"
         refuse(op, f"tensor `{tensor.name}` {what}")
     if tensor.type_name in ("INT4", "UINT4", "INT2"):
@@ -116,6 +119,7 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
             refuse(op, f"tensor `{tensor.name}` has a quantization scale that is negative or no number")
         if tensor.quantization.raw.details is not None:
             refuse(op, f"tensor `{tensor.name}` is quantized in blocks, which is not supported")
+    allowed: tuple[int, ...]
     if op.builtin in CONVERSIONS:
         allowed = (TensorType.FLOAT32, TensorType.INT8, TensorType.UINT8, TensorType.INT32)
     elif tensor.type in _FLOATS:
@@ -126,12 +130,12 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
             "quantization (a representative data set), not float or dynamic-range; tflm-zo convert takes "
             "a float .tflite",
         )
-    elif tensor.type == TensorType.INT16:
+    elif tensor.type == TensorType.INT16 and op.builtin not in STATES:
         refuse(op, f"tensor `{tensor.name}` is INT16; convert the model with int8 activations")
     elif tensor.type == TensorType.UINT8:
         refuse(op, f"tensor `{tensor.name}` is UINT8 (the old quantization); convert the model to int8")
     else:
-        allowed = (TensorType.INT8, *_INDEX_TYPES)
+        allowed = (TensorType.INT8, TensorType.INT16, *_INDEX_TYPES)
     if tensor.type not in allowed:
         refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 models can be trained")
     if tensor.type == TensorType.INT8 and not is_weights:

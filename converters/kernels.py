@@ -20,6 +20,7 @@ _INT8: Final = (T.INT8,)
 _INDEX: Final = (T.INT32,)
 _BOOL: Final = (T.BOOL,)
 _SUMS: Final = (T.INT8, T.INT32)
+_STATE: Final = (T.INT8, T.INT16)
 _MOVED: Final = (T.INT8, T.INT32, T.BOOL)
 _ORDERED: Final = (T.INT8, T.INT32, T.INT64)
 _ANY: Final = (T.INT8, T.INT32, T.INT64, T.BOOL)
@@ -40,7 +41,7 @@ class Kernel(NamedTuple):
     #: which tensors have to have one scale and zero point: "" for none, "data", or "all" for these and the outputs.
     equal: str = ""
     fixed: tuple[float, int] | None = None  #: scale and zero point that the output has to have.
-    optional: int | None = None  #: number of the input that may be absent.
+    optional: tuple[int, ...] = ()  #: numbers of inputs that may be absent.
     #: "same" for outputs of the data's shape, "broadcast" for the shape to which all inputs are broadcast, "size" for
     #: outputs with as many values.
     shape: str = ""
@@ -55,8 +56,8 @@ _RESIZE: Final = _REDUCE._replace(ranks=(4, 4))
 _COMPARE: Final = Kernel(2, 2, _ORDERED, _BOOL, shape="broadcast")
 _LOGICAL: Final = Kernel(2, 2, _BOOL, shape="broadcast")
 
-#: Operators whose activations are int8 and that carry no state from one invoke to the next. Zeroth-order
-#: training needs nothing of them but that they run in TFLM; LiteRT lacks some (ADD_N, CUMSUM, ZEROS_LIKE).
+#: Operators whose activations are int8. Zeroth-order training needs nothing of them but that they run in TFLM; LiteRT
+#: lacks some (ADD_N, CUMSUM, ZEROS_LIKE).
 INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.ABS: _UNARY,
     B.ADD: _BINARY,
@@ -66,7 +67,7 @@ INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.BATCH_TO_SPACE_ND: _BLOCKS,
     B.BROADCAST_TO: Kernel(2, 2, _ANY, others={1: (T.INT32, T.INT64)}, constants=(1,), ranks=(0, 5)),
     B.CONCATENATION: Kernel(1, _MANY, _ANY, equal="all"),
-    B.CONV_2D: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, ranks=(4, 4), optional=2),
+    B.CONV_2D: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, ranks=(4, 4), optional=(2,)),
     B.CUMSUM: Kernel(2, 2, others={1: _INDEX}, shape="same"),
     # TFLM's Prepare reads a bias that is named as absent.
     B.DEPTHWISE_CONV_2D: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, ranks=(4, 4)),
@@ -77,7 +78,7 @@ INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.EMBEDDING_LOOKUP: Kernel(2, 2, others={0: _INDEX}, constants=(1,)),
     B.EXPAND_DIMS: Kernel(2, 2, others={1: _INDEX}, constants=(1,), equal="all", shape="size"),
     B.FILL: Kernel(2, 2, _SUMS, others={0: (T.INT32, T.INT64)}, constants=(0,), ranks=(0, 0), equal="all"),
-    B.FULLY_CONNECTED: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, optional=2),
+    B.FULLY_CONNECTED: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, optional=(2,)),
     B.GATHER: Kernel(2, 2, others={1: _INDEX}),
     B.GATHER_ND: Kernel(2, 2, others={1: _INDEX}),
     B.HARD_SWISH: _UNARY,
@@ -116,12 +117,19 @@ INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.STRIDED_SLICE: Kernel(4, 4, _MOVED, others=dict.fromkeys((1, 2, 3), _INDEX), constants=(1, 2, 3), ranks=(0, 4)),
     B.SUB: _BINARY,
     B.SUM: _REDUCE,
+    # TFLM's Prepare reads a bias that is named as absent.
+    B.SVDF: Kernel(5, 5, others={1: _INT8, 2: _STATE, 3: _INDEX, 4: _STATE}, ranks=(2, 2)),
     B.TANH: Kernel(fixed=(1 / 128, 0), shape="same"),
     B.TRANSPOSE: Kernel(2, 2, others={1: _INDEX}, constants=(1,), ranks=(0, 5)),
-    B.TRANSPOSE_CONV: Kernel(3, 4, others={0: _INDEX, 1: _INT8, 3: _INDEX}, constants=(0, 1), ranks=(4, 4), optional=3),
+    B.TRANSPOSE_CONV: Kernel(
+        3, 4, others={0: _INDEX, 1: _INT8, 3: _INDEX}, constants=(0, 1), ranks=(4, 4), optional=(3,)
+    ),
     B.UNPACK: Kernel(data=_SUMS, equal="all"),
     B.ZEROS_LIKE: Kernel(data=_ORDERED, shape="same"),
 }
+
+#: Operators with a state, which is a variable: the numbers of the inputs that are states.
+STATES: Final[dict[int, tuple[int, ...]]] = {B.SVDF: (4,)}
 
 #: Operators at the edges of the int8 part, whose types `CONVERTED` has.
 CONVERSIONS: Final[dict[int, Kernel]] = {B.QUANTIZE: Kernel(shape="same"), B.DEQUANTIZE: Kernel(shape="same")}
@@ -173,7 +181,7 @@ STATEFUL: Final = dict.fromkeys((B.ASSIGN_VARIABLE, B.CALL_ONCE, B.READ_VARIABLE
 def check_arity(op: Operator) -> None:
     """Raises ConversionError where a supported operator lacks inputs or outputs."""
     kernel = KERNELS[op.builtin]
-    absent = [i for i, t in enumerate(op.inputs) if t is None and i != kernel.optional]
+    absent = [i for i, t in enumerate(op.inputs) if t is None and i not in kernel.optional]
     if not kernel.low <= len(op.inputs) <= kernel.high or absent or not op.outputs:
         raise ConversionError(
             f"{op.label}: takes {kernel.low} to {kernel.high} inputs and gives at least one output; the file is damaged"
@@ -218,6 +226,9 @@ def macs(op: Operator) -> int:
     if kind == B.TRANSPOSE_CONV:  # filter [out, height, width, in]; inputs: shape, filter, activation
         activation = op.input(2)
         return 0 if activation is None else activation.size * math.prod(shape[:3])
+    if kind == B.SVDF:  # filters [units * rank, in] of features, [units * rank, memory] of time
+        state = op.input(4)
+        return first.shape[0] * second.size + (0 if state is None else state.size)
     if kind == B.BATCH_MATMUL:
         rows, columns = (1, 1, *first.shape)[-2:]
         return outputs * (rows if op.option("adjX", False) else columns)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..constants import FULLY_CONNECTED_16, LOSS, METADATA_NAME
 from ..errors import ConversionError, checked_integer
-from ..kernels import check_arity
+from ..kernels import STATES, check_arity
 from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..settings import MOST_SAMPLES, InjectSettings
@@ -246,6 +246,21 @@ def _batch_matmul(r: Rebatching, op: Operator) -> None:
             r.refuse(op, f"operand `{tensor.name}` has no batch axis of its own")
 
 
+def _with_state(r: Rebatching, op: Operator) -> None:
+    """The operator has a state for each sample: its variables get the batch size."""
+    r.require_batched(op)
+    for i in STATES[op.builtin]:
+        state = op.inputs[i]
+        assert state is not None  # check_arity
+        if state in r.batched:
+            continue
+        if not state.shape or state.shape[0] != r.old:
+            r.refuse(op, f"its state of shape {list(state.shape)} does not begin with the batch")
+        r.old_shapes[state] = state.shape
+        r.batched.add(state)
+        state.shape = (r.new, *state.shape[1:])
+
+
 def _space_batch(r: Rebatching, op: Operator) -> None:
     r.refuse(op, "it moves values between the batch axis and the image")
 
@@ -284,6 +299,7 @@ RULES: Final[dict[int, Rule]] = {
         ("SLICE", _slice),
         ("SQUEEZE", _squeeze),
         ("STRIDED_SLICE", _strided_slice),
+        ("SVDF", _with_state),
         ("TRANSPOSE", _transpose),
         ("TRANSPOSE_CONV", _transpose_conv),
         ("UNPACK", _unpack),

@@ -29,7 +29,7 @@ typedef struct TfLiteFloatArray {
   float data[];
 } TfLiteFloatArray;
 
-typedef enum TfLiteType { kTfLiteInt32 = 2, kTfLiteInt8 = 9 } TfLiteType;
+typedef enum TfLiteType { kTfLiteInt32 = 2, kTfLiteInt16 = 7, kTfLiteInt8 = 9 } TfLiteType;
 
 enum {
   kTfLiteBuiltinAdd = 0,
@@ -39,6 +39,7 @@ enum {
   kTfLiteBuiltinFullyConnected = 9,
   kTfLiteBuiltinMaxPool2d = 17,
   kTfLiteBuiltinSoftmax = 25,
+  kTfLiteBuiltinSvdf = 27,
   kTfLiteBuiltinMean = 40,
   kTfLiteBuiltinSum = 74,
 };
@@ -107,6 +108,10 @@ typedef struct TfLiteAddParams {
 typedef struct TfLiteSoftmaxParams {
   float beta;
 } TfLiteSoftmaxParams;
+
+typedef struct TfLiteSVDFParams {
+  int rank;
+} TfLiteSVDFParams;
 
 typedef struct TfLiteTensor {
   int type;

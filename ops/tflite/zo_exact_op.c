@@ -8,6 +8,7 @@
 #include "ops/tflite/zo_exact_pool.h"
 #include "ops/tflite/zo_exact_reduce.h"
 #include "ops/tflite/zo_exact_softmax.h"
+#include "ops/tflite/zo_exact_svdf.h"
 
 /* An operator's functions. `create` makes the object for `begin`, `run` and `free`. */
 typedef struct operations {
@@ -47,6 +48,8 @@ static const operations kOperations[] = {
      NULL, zo_exact_softmax_run, free},
     {kTfLiteBuiltinSum, "SUM", zo_exact_reduce_supports, zo_exact_reduce_create, zo_exact_reduce_samples, NULL,
      zo_exact_reduce_run, zo_exact_reduce_free},
+    {kTfLiteBuiltinSvdf, "SVDF", zo_exact_svdf_supports, zo_exact_svdf_create, zo_node_samples, zo_exact_svdf_begin,
+     zo_exact_svdf_run, free},
 };
 
 static const operations* find(int builtin) {

@@ -24,6 +24,13 @@ bool zo_is_int8(const TfLiteTensor* tensor) {
          tensor->params.zero_point <= INT8_MAX;
 }
 
+bool zo_has_values(const TfLiteTensor* tensor, int type, int64_t count) {
+  const unsigned bytes = type == kTfLiteInt8 ? 1u : (type == kTfLiteInt16 ? 2u : 4u);
+  const int64_t end = INT64_C(1) << (8u * bytes - 1u);
+  return tensor != NULL && tensor->type == type && tensor->bytes == bytes * (uint64_t)count &&
+         tensor->params.zero_point >= -end && tensor->params.zero_point < end;
+}
+
 bool zo_has_scale(const TfLiteTensor* tensor) { return isfinite(tensor->params.scale) && tensor->params.scale > 0.0f; }
 
 const TfLiteFloatArray* zo_scales(const TfLiteTensor* tensor) {

@@ -35,6 +35,9 @@ int32_t zo_node_samples(const zo_node* node);
 /* Returns whether a tensor is int8 and its zero point is within int8. */
 bool zo_is_int8(const TfLiteTensor* tensor);
 
+/* Returns whether a tensor has this type, int8, int16 or int32, so many values, and a zero point within the type. */
+bool zo_has_values(const TfLiteTensor* tensor, int type, int64_t count);
+
 /* Returns whether a tensor has one positive, finite scale. Several scales are in zo_scales() alone. */
 bool zo_has_scale(const TfLiteTensor* tensor);
 

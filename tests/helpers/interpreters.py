@@ -36,8 +36,15 @@ def random_inputs(shapes_and_dtypes: list[tuple[Any, ...]], seed: int) -> list[N
 
 def run_plain(model: bytes, name: str, inputs: list[NDArray[Any]], kernels: str | None = None) -> list[NDArray[Any]]:
     """Runs a model without custom ops in a runtime's interpreter, or in LiteRT's own kernels, "litert-builtin-ref"."""
+    return run_frames(model, name, [inputs], kernels)[0]
+
+
+def run_frames(
+    model: bytes, name: str, frames: Sequence[list[NDArray[Any]]], kernels: str | None = None, threads: int = 1
+) -> list[list[NDArray[Any]]]:
+    """Invokes one interpreter with each frame's inputs in turn, and returns the outputs of each."""
     if name == "tflm":
-        return _tflm(model, inputs)
+        return _tflm(model, frames)
     imported = importlib.import_module(_MODULES[name])
     delegates = None
     if name != "litert-builtin-ref":
@@ -47,15 +54,18 @@ def run_plain(model: bytes, name: str, inputs: list[NDArray[Any]], kernels: str 
             pytest.skip(f"this machine cannot run the kernels {kernels}")
     interpreter = imported.Interpreter(
         model_content=model,
-        num_threads=1,
+        num_threads=threads,
         experimental_op_resolver_type=imported.OpResolverType.BUILTIN_REF,
         experimental_delegates=delegates,
     )
     interpreter.allocate_tensors()
-    for details, value in zip(interpreter.get_input_details(), inputs, strict=True):
-        interpreter.set_tensor(details["index"], value)
-    interpreter.invoke()
-    return [interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()]
+    found = []
+    for inputs in frames:
+        for details, value in zip(interpreter.get_input_details(), inputs, strict=True):
+            interpreter.set_tensor(details["index"], value)
+        interpreter.invoke()
+        found.append([interpreter.get_tensor(d["index"]) for d in interpreter.get_output_details()])
+    return found
 
 
 def run(model: bytes, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -71,7 +81,7 @@ def inputs_of(model: bytes, seed: int = 0) -> list[NDArray[Any]]:
     return random_inputs([(d["shape"], d["dtype"]) for d in details], seed)
 
 
-def _tflm(model: bytes, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
+def _tflm(model: bytes, frames: Sequence[list[NDArray[Any]]]) -> list[list[NDArray[Any]]]:
     from tflite_micro import runtime
 
     from tflm_zo.converters import load_model
@@ -79,10 +89,13 @@ def _tflm(model: bytes, inputs: list[NDArray[Any]]) -> list[NDArray[Any]]:
 
     loaded = load_model(model)
     interpreter = runtime.Interpreter.from_bytes(model, [], arena_size=arena_upper_bound(loaded))
-    for i, value in enumerate(inputs):
-        interpreter.set_input(value, i)
-    interpreter.invoke()
-    return [interpreter.get_output(i) for i in range(len(loaded.subgraphs[0].outputs))]
+    found = []
+    for inputs in frames:
+        for i, value in enumerate(inputs):
+            interpreter.set_input(value, i)
+        interpreter.invoke()
+        found.append([interpreter.get_output(i) for i in range(len(loaded.subgraphs[0].outputs))])
+    return found
 
 
 _MODULES = {

@@ -230,6 +230,67 @@ static void test_fully_connected(void) {
   LAYER(l.bias[0] = INT32_MAX; l.bias[1] = INT32_MIN, 1, 1, 1);
 }
 
+/* --- SVDF ----------------------------------------------------------------------------------- */
+
+enum { kMemory = 5 };
+
+/* Two units of two filters, with a state of int16. */
+static int svdf(int tensor, int change) {
+  int8_t x[kSamples * kDepth] = {1, 2, 3, -1, -2, -3}, weights[kUnits * kDepth] = {1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4};
+  int16_t time[kUnits * kMemory] = {0}, state[kSamples * kUnits * kMemory] = {0};
+  int32_t bias[kUnits / 2] = {3, -3};
+  int8_t y[kSamples * kUnits / 2] = {0};
+  for (int f = 0; f < kUnits; ++f) time[f * kMemory + kMemory - 1] = 1;
+  TfLiteSVDFParams params = {change == 8 ? 0 : (change == 9 ? 3 : 2)};
+  fake_runtime r;
+  fake_begin(&r);
+  TfLiteDelegate* delegate = create("exact", "1");
+  const int node = fake_add(&r, NULL, NULL, 0);
+  r.registrations[node].builtin_code = kTfLiteBuiltinSvdf;
+  r.nodes[node].builtin_data = &params;
+  fake_input(&r, node, fake_tensor(&r, kTfLiteInt8, x, sizeof x));
+  fake_input(&r, node, fake_tensor(&r, kTfLiteInt8, weights, sizeof weights));
+  fake_input(&r, node, fake_tensor(&r, kTfLiteInt16, time, sizeof time));
+  fake_input(&r, node, fake_tensor(&r, kTfLiteInt32, bias, sizeof bias));
+  fake_input(&r, node, fake_tensor(&r, kTfLiteInt16, state, sizeof state));
+  fake_output(&r, node, fake_tensor(&r, kTfLiteInt8, y, sizeof y));
+  r.tensors[4].is_variable = change != 7;
+  for (int t = 0; t < 3; ++t) r.dims[t].size = 2;
+  r.dims[0].data[0] = kSamples;
+  r.dims[1].data[0] = r.dims[2].data[0] = kUnits;
+  r.dims[0].data[1] = r.dims[1].data[1] = kDepth;
+  r.dims[2].data[1] = kMemory;
+  if (change == 1) r.tensors[tensor].type = 1;
+  if (change == 2) r.tensors[tensor].bytes -= 1;
+  if (change == 3) r.tensors[tensor].params.scale = 0.0f;
+  if (change == 4) r.tensors[tensor].params.zero_point = INT32_MAX;
+  if (change == 5) r.inputs[0].data[tensor] = -1;
+  if (change == 6) r.dims[tensor].data[1] += 1;
+  if (change == 10) r.tensors[tensor].data = NULL;
+  const int claimed = fake_apply(&r, delegate) == kTfLiteOk && r.claims > 0u;
+  const int run = claimed && fake_invoke(&r) == kTfLiteOk;
+  if (run && change == 0) { /* features are half of 6 f, outputs a half of bias and features of two filters */
+    CHECK(state[kMemory - 1] == 3 && state[4 * kMemory - 1] == 12 && state[8 * kMemory - 1] == -12);
+    CHECK(y[0] == 6 && y[1] == 9 && y[2] == -3 && y[3] == -12);
+  }
+  fake_end(&r);
+  tflite_plugin_destroy_delegate(delegate);
+  return claimed + run;
+}
+
+static void test_svdf(void) {
+  CHECK(svdf(0, 0) == 2);
+  for (int tensor = 0; tensor < 6; ++tensor) {
+    CHECK(svdf(tensor, 1) == 0 && svdf(tensor, 2) == 0);
+    CHECK((svdf(tensor, 3) == 0) == (tensor != 3)); /* TFLM's factors do without the scale of the bias */
+    if (tensor != 3) CHECK((svdf(tensor, 4) == 0));
+    if (tensor < 5) CHECK(svdf(tensor, 5) == 0);
+    if (tensor < 3) CHECK(svdf(tensor, 6) == 0);
+    CHECK(svdf(tensor, 10) == (tensor == 5 ? 2 : 1)); /* an output gets memory of its own */
+  }
+  for (int change = 7; change < 10; ++change) CHECK(svdf(0, change) == 0);
+}
+
 /* --- custom ops ------------------------------------------------------------------------- */
 
 static void test_custom_ops(void) {
@@ -395,6 +456,7 @@ int main(void) {
   for (int threads = -1; threads < 5; ++threads) test_threads(threads);
   test_threads(1 << 20); /* more than there are: one */
   test_fully_connected();
+  test_svdf();
   test_custom_ops();
   test_loss();
   test_a_bias_that_is_none();

@@ -381,6 +381,7 @@ int main(void) {
   CHECK(zo_kernel_set_of("portable") != NULL);
   test_pool();
   test_softmax();
+  test_recurrent();
   for (int i = 0; zo_kernel_set_names[i] != NULL; ++i) {
     const zo_kernel_set* set = zo_kernel_set_of(zo_kernel_set_names[i]);
     if (set == NULL) {

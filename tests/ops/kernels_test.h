@@ -14,6 +14,7 @@ void* allocate(size_t bytes);
 int8_t* bytes_of(size_t count);
 
 void test_layers(const zo_kernel_set* set);
+void test_recurrent(void);
 void test_softmax(void);
 void test_weights(const zo_kernel_set* set);
 

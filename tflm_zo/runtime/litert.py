@@ -30,9 +30,10 @@ def exact_delegate(
 ) -> Any:
     """Returns a delegate that makes an interpreter compute int8 models with the same bits as TFLM.
 
-    It computes CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD, AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM, SOFTMAX and
-    the custom operators of ZO models. Create the interpreter with reference kernels (``OpResolverType.BUILTIN_REF``),
-    which equal TFLM's, for the other operators. The delegate uses the threads of the interpreter (``num_threads``).
+    It computes CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD, AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM, SOFTMAX,
+    SVDF and the custom operators of ZO models. Create the interpreter with reference kernels
+    (``OpResolverType.BUILTIN_REF``), which equal TFLM's, for the other operators. The delegate uses the threads of the
+    interpreter (``num_threads``).
 
     Args:
         load_delegate: the interpreter's function of this name: LiteRT's (``ai_edge_litert.interpreter.load_delegate``,
@@ -142,8 +143,6 @@ class TfliteRuntime(LiteRTRuntime):
 
 def why_not_exact(op: Operator) -> str | None:
     """Returns the reason why LiteRT's result of an operator differs from TFLM's; None if it does not."""
-    if op.builtin == BuiltinOperator.SVDF:
-        return "LiteRT keeps its state in 16 bits and TFLM in 8"
     if op.builtin == BuiltinOperator.ELU:
         return "LiteRT has no reference kernel of it"
     if op.builtin == BuiltinOperator.RELU6:
