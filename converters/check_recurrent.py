@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 
 from .check_kernel import quantization_of, refuse
+from .kernels import LSTM_VARIANTS
 from .model import Operator, Tensor
-from .model.schema import DTYPES
+from .model.schema import DTYPES, schema
 from .model.schema import BuiltinOperator as B
 
 # Factors of sums from here on are none of TFLM's fixed-point multipliers.
@@ -23,6 +24,8 @@ def check_recurrent(op: Operator) -> None:
     """
     if op.builtin == B.SVDF:
         _check_svdf(op)
+    else:
+        _check_lstm(op)
 
 
 def _given(op: Operator, *numbers: int) -> list[Tensor]:
@@ -75,3 +78,34 @@ def _check_svdf(op: Operator) -> None:
     if abs(_scale(bias) - product) >= 1e-5:
         refuse(op, f"bias `{bias.name}` must have the product of the scales of state and weights of time; {_AGAIN}")
     _check_factors(op, [_scale(x) * _scale(weights) / _scale(state), product / _scale(y)])
+
+
+def _check_lstm(op: Operator) -> None:
+    names = {9: "peepholes", 16: "a projection", 20: "layer norms"}
+    for i in LSTM_VARIANTS:
+        if op.inputs[i] is not None:
+            what = names[max(first for first in names if first <= i)]
+            refuse(op, f"it has {what}, which TFLM's kernel does not take; build the layer without them")
+    if op.option("fusedActivationFunction", 0) != schema.ActivationFunctionType.TANH:
+        refuse(op, "its activation must be tanh; build the layer with it")
+    if not op.option("cellClip", 0.0) >= 0:
+        refuse(op, "its cellClip must be at least 0; the file is damaged")
+    x, *filters = _given(op, *range(9))
+    biases, (h, cell) = _given(op, *range(12, 16)), _given(op, 18, 19)
+    y, units, depth = op.outputs[0], filters[0].shape[:1], x.shape[2:]
+    batch = x.shape[1] if op.option("timeMajor", False) else x.shape[0]
+    wanted = [(*units, *depth)] * 4 + [(*units, *units)] * 4 + [units] * 4
+    fits = [t.shape for t in (*filters, *biases)] == wanted and y.shape == (*x.shape[:2], *units)
+    if not fits or 0 in (*x.shape, *units) or any(t.shape != (batch, *units) for t in (h, cell)):
+        refuse(op, "its tensors' shapes do not fit; the file is damaged")
+    _check_states(op, [h, cell])
+    _check_scales(op, [x, *filters, h, cell, y])
+    if any(quantization_of(t)[1] for t in filters):
+        refuse(op, f"its filters must have zero point 0; {_AGAIN}")
+    if quantization_of(h) != quantization_of(y):
+        refuse(op, f"its output must have scale and zero point of state `{h.name}`, which TFLM copies; {_AGAIN}")
+    mantissa, exponent = np.frexp(_scale(cell))
+    if mantissa != 0.5 or not -30 <= exponent - 1 <= 0:
+        refuse(op, f"the scale of state `{cell.name}` is {_scale(cell):g}, it must be a power of 2 up to 1; {_AGAIN}")
+    factors = [_scale(x) * _scale(t) * 4096 for t in filters[:4]] + [_scale(h) * _scale(t) * 4096 for t in filters[4:]]
+    _check_factors(op, [*factors, 2.0**-30 / _scale(h)])

@@ -47,6 +47,9 @@ class Kernel(NamedTuple):
     shape: str = ""
 
 
+#: Inputs of UNIDIRECTIONAL_SEQUENCE_LSTM that TFLM's kernel does not take: of peepholes, a projection and layer norms.
+LSTM_VARIANTS: Final = (*range(9, 12), *range(16, 18), *range(20, 24))
+
 _UNARY: Final = Kernel(shape="same")
 _BINARY: Final = Kernel(2, 2, _SUMS, shape="broadcast")
 _POOL: Final = Kernel(ranks=(4, 4), equal="all")
@@ -124,12 +127,25 @@ INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.TRANSPOSE_CONV: Kernel(
         3, 4, others={0: _INDEX, 1: _INT8, 3: _INDEX}, constants=(0, 1), ranks=(4, 4), optional=(3,)
     ),
+    B.UNIDIRECTIONAL_SEQUENCE_LSTM: Kernel(
+        24,
+        24,
+        others=dict.fromkeys(range(1, 9), _INT8)
+        | dict.fromkeys(range(12, 16), _INDEX)
+        | dict.fromkeys(LSTM_VARIANTS, (T.INT8, T.INT16, T.INT32))
+        | {18: _INT8, 19: (T.INT16,)},
+        ranks=(3, 3),
+        optional=LSTM_VARIANTS,
+    ),
     B.UNPACK: Kernel(data=_SUMS, equal="all"),
     B.ZEROS_LIKE: Kernel(data=_ORDERED, shape="same"),
 }
 
 #: Operators with a state, which is a variable: the numbers of the inputs that are states.
-STATES: Final[dict[int, tuple[int, ...]]] = {B.SVDF: (4,)}
+STATES: Final[dict[int, tuple[int, ...]]] = {
+    B.SVDF: (4,),
+    B.UNIDIRECTIONAL_SEQUENCE_LSTM: (18, 19),
+}
 
 #: Operators at the edges of the int8 part, whose types `CONVERTED` has.
 CONVERSIONS: Final[dict[int, Kernel]] = {B.QUANTIZE: Kernel(shape="same"), B.DEQUANTIZE: Kernel(shape="same")}
@@ -229,6 +245,8 @@ def macs(op: Operator) -> int:
     if kind == B.SVDF:  # filters [units * rank, in] of features, [units * rank, memory] of time
         state = op.input(4)
         return first.shape[0] * second.size + (0 if state is None else state.size)
+    if kind == B.UNIDIRECTIONAL_SEQUENCE_LSTM:  # 4 filters [units, in] and 4 [units, units], for each step
+        return 4 * outputs * (second.shape[-1] + second.shape[0])
     if kind == B.BATCH_MATMUL:
         rows, columns = (1, 1, *first.shape)[-2:]
         return outputs * (rows if op.option("adjX", False) else columns)

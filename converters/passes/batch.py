@@ -249,6 +249,8 @@ def _batch_matmul(r: Rebatching, op: Operator) -> None:
 def _with_state(r: Rebatching, op: Operator) -> None:
     """The operator has a state for each sample: its variables get the batch size."""
     r.require_batched(op)
+    if op.builtin == B.UNIDIRECTIONAL_SEQUENCE_LSTM and op.option("timeMajor", False):
+        r.refuse(op, "its first axis counts steps")
     for i in STATES[op.builtin]:
         state = op.inputs[i]
         assert state is not None  # check_arity
@@ -299,7 +301,7 @@ RULES: Final[dict[int, Rule]] = {
         ("SLICE", _slice),
         ("SQUEEZE", _squeeze),
         ("STRIDED_SLICE", _strided_slice),
-        ("SVDF", _with_state),
+        ("SVDF UNIDIRECTIONAL_SEQUENCE_LSTM", _with_state),
         ("TRANSPOSE", _transpose),
         ("TRANSPOSE_CONV", _transpose_conv),
         ("UNPACK", _unpack),

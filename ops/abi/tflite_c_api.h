@@ -41,6 +41,7 @@ enum {
   kTfLiteBuiltinSoftmax = 25,
   kTfLiteBuiltinSvdf = 27,
   kTfLiteBuiltinMean = 40,
+  kTfLiteBuiltinUnidirectionalSequenceLstm = 44,
   kTfLiteBuiltinSum = 74,
 };
 
@@ -70,6 +71,7 @@ typedef enum TfLiteFusedActivation {
   kTfLiteActRelu = 1,
   kTfLiteActReluN1To1 = 2,
   kTfLiteActRelu6 = 3,
+  kTfLiteActTanh = 4,
 } TfLiteFusedActivation;
 
 typedef struct TfLiteFullyConnectedParams {
@@ -112,6 +114,13 @@ typedef struct TfLiteSoftmaxParams {
 typedef struct TfLiteSVDFParams {
   int rank;
 } TfLiteSVDFParams;
+
+/* TfLiteUnidirectionalSequenceLSTMParams. */
+typedef struct TfLiteLSTMParams {
+  TfLiteFusedActivation activation;
+  float cell_clip, proj_clip;
+  bool time_major;
+} TfLiteLSTMParams;
 
 typedef struct TfLiteTensor {
   int type;

@@ -3,11 +3,12 @@
 
 #include <string.h>
 
+#include "ops/kernels/zo_portable.h"
+
 /* The product of an input and a filter, in the state's unit. A state with a zero point wraps, as TFLM's does. */
 static int32_t feature_of(const zo_svdf* s, const int8_t* x, const int8_t* weights) {
-  uint32_t sum = 0;
-  for (int32_t i = 0; i < s->depth; ++i) sum += (uint32_t)(weights[i] * (x[i] - s->input_zero_point));
-  const int32_t value = zo_requantize((int32_t)sum, s->feature);
+  const int32_t sum = (int32_t)zo_portable_products(weights, x, s->input_zero_point, s->depth);
+  const int32_t value = zo_requantize(sum, s->feature);
   const int32_t low = s->is_wide ? INT16_MIN : INT8_MIN;
   return zo_clamp(value, low, -1 - low) + s->state_zero_point;
 }

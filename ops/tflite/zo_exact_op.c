@@ -5,6 +5,7 @@
 
 #include "ops/tflite/zo_exact_add.h"
 #include "ops/tflite/zo_exact_filters.h"
+#include "ops/tflite/zo_exact_lstm.h"
 #include "ops/tflite/zo_exact_pool.h"
 #include "ops/tflite/zo_exact_reduce.h"
 #include "ops/tflite/zo_exact_softmax.h"
@@ -50,6 +51,8 @@ static const operations kOperations[] = {
      zo_exact_reduce_run, zo_exact_reduce_free},
     {kTfLiteBuiltinSvdf, "SVDF", zo_exact_svdf_supports, zo_exact_svdf_create, zo_node_samples, zo_exact_svdf_begin,
      zo_exact_svdf_run, free},
+    {kTfLiteBuiltinUnidirectionalSequenceLstm, "UNIDIRECTIONAL_SEQUENCE_LSTM", zo_exact_lstm_supports,
+     zo_exact_lstm_create, zo_exact_lstm_samples, zo_exact_lstm_begin, zo_exact_lstm_run, free},
 };
 
 static const operations* find(int builtin) {

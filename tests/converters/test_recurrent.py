@@ -70,6 +70,28 @@ SVDF: list[tuple[Damage, str]] = [
     (has_scales(0, 1e30), "its scales differ too much"),
 ]
 
+LSTM: list[tuple[Damage, str]] = [
+    (has_inputs(9, 12), "it has peepholes"),
+    (has_inputs(17, 12), "it has a projection"),
+    (has_inputs(20, 12), "it has layer norms"),
+    (has_inputs(1, None), "takes 24 to 24 inputs"),
+    (has_type(0, "FLOAT32"), "it computes in float"),
+    (has_type(0, "INT16"), "is INT16, TFLM takes INT8"),
+    (has_type(19, "INT8"), "is INT8, TFLM takes INT16"),
+    (has_option("fusedActivationFunction", 1), "its activation must be tanh"),
+    (has_option("cellClip", -1.0), "its cellClip must be at least 0"),
+    (has_option("timeMajor", True), "shapes do not fit"),
+    (has_shape(0, 1, 12), "TFLM takes 3 to 3 dimensions"),
+    (has_shape(5, 2, 3), "shapes do not fit"),
+    (has_shape(12, 1, 2), "shapes do not fit"),
+    (has_shape(18, 1, 3), "shapes do not fit"),
+    (is_no_variable(18), "state `state` is not a variable"),
+    (has_scales(3, 0.01, 0.02), r"has no \(single, positive\) scale"),
+    (has_scales(18, 0.1), "its output must have scale and zero point of state"),
+    (has_scales(19, 0.001), "it must be a power of 2 up to 1"),
+    (has_scales(0, 1e30), "its scales differ too much"),
+]
+
 
 def refused(name: str, damage: Damage, reason: str) -> None:
     model = load_model(SINGLE_OPERATORS[name])
@@ -84,13 +106,20 @@ def test_svdf_is_refused(damage: Damage, reason: str) -> None:
     refused("SVDF", damage, reason)
 
 
-@pytest.mark.parametrize(("name", "count"), [("SVDF", 2 * 8 + 2 * 4)])
+@pytest.mark.parametrize(("damage", "reason"), LSTM)
+def test_lstm_is_refused(damage: Damage, reason: str) -> None:
+    refused("UNIDIRECTIONAL_SEQUENCE_LSTM", damage, reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("SVDF", 2 * 8 + 2 * 4), ("UNIDIRECTIONAL_SEQUENCE_LSTM", 4 * 4 * 2 * (3 + 2))]
+)
 def test_products_are_counted(name: str, count: int) -> None:
     batch = set_batch(load_model(SINGLE_OPERATORS[name]), 3)
     assert macs(batch.subgraphs[0].operators[0]) == 3 * count
 
 
-@pytest.mark.parametrize("name", ["SVDF"])
+@pytest.mark.parametrize("name", ["SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"])
 def test_samples_of_a_batch_have_their_own_state(name: str) -> None:
     model = load_model(SINGLE_OPERATORS[name])
     shape = model.subgraphs[0].inputs[0].shape
@@ -101,3 +130,10 @@ def test_samples_of_a_batch_have_their_own_state(name: str) -> None:
         for k in range(3):
             alone = run_frames(model.to_bytes(), runtime, [[frame[k : k + 1]] for frame in x])
             np.testing.assert_array_equal(np.concatenate([y for (y,) in alone], 0), together[k::3])
+
+
+def test_steps_that_come_first_are_not_a_batch() -> None:
+    model = load_model(SINGLE_OPERATORS["UNIDIRECTIONAL_SEQUENCE_LSTM"])
+    has_option("timeMajor", True)(model.subgraphs[0].operators[0])
+    with pytest.raises(ConversionError, match="its first axis counts steps"):
+        set_batch(model, 3)

@@ -291,6 +291,82 @@ static void test_svdf(void) {
   for (int change = 7; change < 10; ++change) CHECK(svdf(0, change) == 0);
 }
 
+/* --- UNIDIRECTIONAL_SEQUENCE_LSTM --------------------------------------------------------- */
+
+/* Units read an input of 8 and no hidden values; `input`: of a change. */
+static int lstm(int input, int change) {
+  enum { kSteps = 2 };
+  int8_t x[kSamples * kSteps * kDepth], weights[kUnits * kDepth], recurrent[kUnits * kUnits] = {0};
+  int8_t h[kSamples * kUnits] = {0}, y[kSamples * kSteps * kUnits] = {0};
+  int16_t cell[kSamples * kUnits] = {0};
+  int32_t bias[kUnits] = {0};
+  memset(x, 8, sizeof x);
+  memset(weights, 1, sizeof weights);
+  TfLiteLSTMParams params = {kTfLiteActTanh, 0.0f, 0.0f, change == 10};
+  if (change == 7) params.activation = kTfLiteActRelu;
+  if (change == 8) params.cell_clip = -1.0f;
+  fake_runtime r;
+  fake_begin(&r);
+  TfLiteDelegate* delegate = create("exact", "1");
+  const int node = fake_add(&r, NULL, NULL, 0);
+  r.registrations[node].builtin_code = kTfLiteBuiltinUnidirectionalSequenceLstm;
+  r.nodes[node].builtin_data = &params;
+  for (int i = 0; i < 24; ++i) {
+    int tensor = -1;
+    if (i == 0) tensor = fake_tensor(&r, kTfLiteInt8, x, sizeof x);
+    if (i >= 1 && i < 5) tensor = fake_tensor(&r, kTfLiteInt8, weights, sizeof weights);
+    if (i >= 5 && i < 9) tensor = fake_tensor(&r, kTfLiteInt8, recurrent, sizeof recurrent);
+    if (i >= 12 && i < 16) tensor = fake_tensor(&r, kTfLiteInt32, bias, sizeof bias);
+    if (i == 18) tensor = fake_tensor(&r, kTfLiteInt8, h, sizeof h);
+    if (i == 19) tensor = fake_tensor(&r, kTfLiteInt16, cell, sizeof cell);
+    if (i == input && (change == 6 || tensor >= 0)) {
+      if (tensor < 0) tensor = fake_tensor(&r, kTfLiteInt16, bias, sizeof bias);
+      TfLiteTensor* t = &r.tensors[tensor];
+      if (change == 1) t->type = 1;
+      if (change == 2) t->bytes += 1;
+      if (change == 3) t->params.scale = NAN;
+      if (change == 4) t->params.zero_point = INT32_MAX;
+      if (change == 5) t->data = NULL;
+    }
+    fake_input(&r, node, i == input && change == 9 ? -1 : tensor);
+    if (tensor >= 0) r.tensors[tensor].is_variable = i >= 18 && !(i == input && change == 11);
+  }
+  fake_output(&r, node, fake_tensor(&r, kTfLiteInt8, y, sizeof y));
+  const int own[3] = {kSamples, kSteps, kDepth};
+  r.dims[0].size = 3;
+  r.dims[1].size = 2;
+  for (int i = 0; i < 3; ++i) r.dims[0].data[i] = own[i];
+  r.dims[1].data[0] = kUnits;
+  r.dims[1].data[1] = kDepth;
+  r.tensors[r.inputs[0].data[18] < 0 ? 0 : r.inputs[0].data[18]].params.scale =
+      change == 3 && input == 18 ? NAN : 1.0f / 128.0f;
+  const int claimed = fake_apply(&r, delegate) == kTfLiteOk && r.claims > 0u;
+  const int run = claimed && fake_invoke(&r) == kTfLiteOk;
+  if (run) { /* arguments of gates are 6, but at most 8; the cell adds up 2, then 4 of its unit of 1/2 */
+    CHECK(cell[0] == 4 && cell[kSamples * kUnits - 1] == 4);
+    CHECK(y[0] == 97 && h[0] == 123 && y[kSamples * kSteps * kUnits - 1] == 123);
+  }
+  fake_end(&r);
+  tflite_plugin_destroy_delegate(delegate);
+  return claimed + run;
+}
+
+static void test_lstm(void) {
+  CHECK(lstm(0, 0) == 2);
+  CHECK(lstm(0, 10) == 2); /* steps and samples are as many */
+  CHECK(lstm(0, 7) == 0 && lstm(0, 8) == 0);
+  CHECK(lstm(18, 11) == 0 && lstm(19, 11) == 0);
+  for (int i = 0; i < 24; ++i) {
+    const bool is_absent = (i >= 9 && i < 12) || (i >= 16 && i < 18) || i >= 20, is_bias = i >= 12 && i < 16;
+    CHECK(lstm(i, 6) == (is_absent ? 0 : 2));
+    if (is_absent) continue;
+    CHECK(lstm(i, 1) == 0 && lstm(i, 2) == 0 && lstm(i, 9) == 0);
+    CHECK((lstm(i, 3) == 0) == !is_bias);
+    CHECK(is_bias || lstm(i, 4) == 0);
+    CHECK(lstm(i, 5) == 1);
+  }
+}
+
 /* --- custom ops ------------------------------------------------------------------------- */
 
 static void test_custom_ops(void) {
@@ -457,6 +533,7 @@ int main(void) {
   test_threads(1 << 20); /* more than there are: one */
   test_fully_connected();
   test_svdf();
+  test_lstm();
   test_custom_ops();
   test_loss();
   test_a_bias_that_is_none();

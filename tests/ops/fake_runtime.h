@@ -12,7 +12,7 @@
 #include "ops/abi/tflite_c_api.h"
 #include "ops/tflite/zo_delegate.h"
 
-enum { kFakeNodes = 8, kFakeTensors = 24, kFakeRank = 4, kFakeInputs = 12, kFakeScales = 8 };
+enum { kFakeNodes = 8, kFakeTensors = 24, kFakeRank = 4, kFakeInputs = 24, kFakeScales = 8 };
 
 typedef struct fake_ints {
   int size;

@@ -1,11 +1,13 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
  *
- * Operators with a state, of random sizes, for the sanitizers: SVDF against its definition, sample by sample. That
- * bits are TFLM's is tested in Python, beside TFLM.
+ * Operators with a state, of random sizes, for the sanitizers: SVDF against its definition, sample by sample; an
+ * LSTM over samples of several steps against one sample and step at a time. That bits are TFLM's is tested in Python,
+ * beside TFLM.
  */
 #include <string.h>
 
 #include "kernels_test.h"
+#include "ops/kernels/zo_lstm.h"
 #include "ops/kernels/zo_svdf.h"
 
 enum { kRounds = 200, kInvokes = 5 };
@@ -81,6 +83,92 @@ static void test_svdf(void) {
   free(y);
 }
 
+static int8_t* copy_of(const void* values, size_t bytes) {
+  int8_t* copy = (int8_t*)allocate(bytes);
+  memcpy(copy, values, bytes);
+  return copy;
+}
+
+/* Runs one sample and one step at a time, in the LSTM's order of steps or in another one. */
+static void run_single(zo_lstm s, zo_lstm_tensors t) {
+  const int32_t samples = s.samples, steps = s.steps;
+  const zo_lstm_tensors all = t;
+  s.samples = s.steps = 1;
+  for (int32_t step = 0; step < steps; ++step) {
+    for (int32_t sample = samples - 1; sample >= 0; --sample) {
+      const int32_t row = s.time_major ? step * samples + sample : sample * steps + step;
+      t.x = all.x + row * s.depth;
+      t.y = all.y + row * s.units;
+      t.h = all.h + sample * s.units;
+      t.cell = all.cell + sample * s.units;
+      zo_lstm_run(&s, &t, 0, 1);
+    }
+  }
+}
+
+static void test_lstm(void) {
+  zo_lstm s = {between(1, 3),
+               between(1, 4),
+               between(1, 20),
+               between(1, 20),
+               (draw() & 1u) != 0u,
+               between(-128, 127),
+               between(-128, 127),
+               {{0, 0}},
+               {{0, 0}},
+               {1 << 30, -14},
+               {1 << 30, 0},
+               multiplier_of(-31, -15),
+               -between(0, 30),
+               (draw() & 1u) != 0u,
+               between(0, 32767)};
+  s.added.shift = -29 - s.cell_power;
+  int32_t* biases[kZoGates];
+  zo_lstm_tensors t;
+  for (int gate = 0; gate < kZoGates; ++gate) {
+    s.input[gate] = multiplier_of(-12, 20);
+    s.hidden[gate] = multiplier_of(-12, 20);
+    t.input[gate] = bytes_of((size_t)(s.units * s.depth));
+    t.hidden[gate] = bytes_of((size_t)(s.units * s.units));
+    biases[gate] = (int32_t*)allocate((size_t)s.units * sizeof(int32_t));
+    for (int32_t i = 0; i < s.units; ++i) biases[gate][i] = (int32_t)draw() >> between(0, 31);
+    t.bias[gate] = biases[gate];
+  }
+  const size_t states = (size_t)(s.samples * s.units), outputs = states * (size_t)s.steps;
+  int8_t *x = bytes_of((size_t)(s.samples * s.steps * s.depth)), *h = bytes_of(states), *cell = bytes_of(2u * states);
+  int8_t *y = (int8_t*)allocate(outputs), *own_h = copy_of(h, states), *own_cell = copy_of(cell, 2u * states);
+  t.x = x;
+  t.h = h;
+  t.cell = (int16_t*)(void*)cell;
+  t.y = y;
+  zo_lstm_tensors own = t;
+  own.h = own_h;
+  own.cell = (int16_t*)(void*)own_cell;
+  own.y = (int8_t*)allocate(outputs);
+  const int32_t first = between(0, s.samples - 1);
+  zo_lstm_run(&s, &t, first, s.samples - first);
+  zo_lstm_run(&s, &t, 0, first);
+  run_single(s, own);
+  CHECK(memcmp(t.y, own.y, outputs) == 0);
+  CHECK(memcmp(h, own_h, states) == 0);
+  CHECK(memcmp(cell, own_cell, 2u * states) == 0);
+  for (int gate = 0; gate < kZoGates; ++gate) {
+    free((void*)(uintptr_t)t.input[gate]);
+    free((void*)(uintptr_t)t.hidden[gate]);
+    free(biases[gate]);
+  }
+  free(x);
+  free(h);
+  free(cell);
+  free(y);
+  free(own_h);
+  free(own_cell);
+  free(own.y);
+}
+
 void test_recurrent(void) {
-  for (int round = 0; round < kRounds; ++round) test_svdf();
+  for (int round = 0; round < kRounds; ++round) {
+    test_svdf();
+    test_lstm();
+  }
 }

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from helpers.examples import examples
 from helpers.interpreters import require, run_frames
 from helpers.models import GraphBuilder
+from helpers.models.graph_builder import Activation
 from tflm_zo.converters import load_model
+from tflm_zo.converters.check_kernel import quantization_of
 from tflm_zo.converters.model.schema import DTYPES, TensorType
 
 T = schema.TensorType
@@ -21,6 +23,9 @@ FOLDER = Path(os.environ.get("TFLM_ZO_MODELS") or ".") / "wild"
 FILES = (
     "tflite-micro-keyword_scrambled",
     "tflite-micro-keyword_scrambled_8bit",
+    "tflite-micro-trained_lstm_int8",
+    "tflite-micro-micro_speech_lstm",
+    "test_data-keras_lstm_mnist_ptq",
 )
 SIZES = st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, 6))
 ZERO_POINTS = st.sampled_from([-128, 127, 0, 3])
@@ -126,6 +131,62 @@ def test_svdf(
     check(model, network.frames([*sizes[:2]], memory + 3), threads=1 + seed % 3)
 
 
+def lstm(
+    network: Network,
+    sizes: tuple[int, int, int],
+    steps: int,
+    time_major: bool,
+    power: int,
+    clip: float,
+    fills: tuple[float, float],
+    zero_points: tuple[int, int],
+) -> tuple[bytes, list[int]]:
+    """Builds an LSTM whose sums of inputs and of hidden values have such deviations, roughly; and its input's shape."""
+    (batch, depth, units), g, rng = sizes, network.g, network.rng
+    scale, hidden_scale = (float(np.float32(2 ** rng.uniform(-9, -6))) for _ in range(2))
+    shape = [steps, batch, depth] if time_major else [batch, steps, depth]
+    x = g.input("x", shape, scale, zero_points[0])
+    scales = [float(np.float32(f * 2 ** rng.uniform(-1, 1) / 5000)) for f in fills * 4]
+    inputs = [x.index]
+    inputs += [network.constant([units, depth], INT8, s / scale / depth**0.5) for s in scales[::2]]
+    inputs += [network.constant([units, units], INT8, s / hidden_scale / units**0.5) for s in scales[1::2]]
+    inputs += [-1] * 3 + [network.bias(units, 5000 * depth**0.5, s) for s in scales[::2]] + [-1] * 2
+    inputs.append(network.state([batch, units], INT8, hidden_scale, zero_points[1]))
+    inputs.append(network.state([batch, units], INT16, 2.0**power, 0))
+    y = g.value("y", [*shape[:2], units], hidden_scale, zero_points[1], 1.0)
+    options = {"fusedActivationFunction": Activation.TANH, "cellClip": clip, "timeMajor": time_major}
+    name = "UNIDIRECTIONAL_SEQUENCE_LSTM"
+    g.operator(name, inputs + [-1] * 4, [y.index], "UnidirectionalSequenceLSTM", **options)
+    return g.build([y]), shape
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    SIZES,
+    st.integers(1, 5),
+    st.booleans(),
+    st.integers(-17, -7),
+    st.sampled_from([0.0, 0.3, 10.0]),
+    st.tuples(st.sampled_from([0.1, 1, 8, 100]), st.sampled_from([0.1, 1, 8, 100])),
+    st.tuples(ZERO_POINTS, ZERO_POINTS),
+    SEEDS,
+)
+def test_lstm(
+    sizes: tuple[int, int, int],
+    steps: int,
+    time_major: bool,
+    power: int,
+    clip: float,
+    fills: tuple[float, float],
+    zero_points: tuple[int, int],
+    seed: int,
+) -> None:
+    require("tflm")
+    network = Network(seed)
+    model, shape = lstm(network, sizes, steps, time_major, power, clip, fills, zero_points)
+    check(model, network.frames(shape, 5), threads=1 + seed % 3)
+
+
 @pytest.mark.parametrize("has_biases", [True, False])
 @pytest.mark.parametrize("name", FILES)
 def test_public_models(name: str, has_biases: bool) -> None:
@@ -138,7 +199,7 @@ def test_public_models(name: str, has_biases: bool) -> None:
     graph = model.subgraphs[0]
     graph.outputs = [op.outputs[0] for op in graph.operators]
     for tensor in graph.tensors if not has_biases else ():
-        if tensor.is_constant and tensor.type == TensorType.INT32 and tensor.quantization is not None:
+        if tensor.is_constant and tensor.type == TensorType.INT32 and quantization_of(tensor)[0] > 0:
             tensor.set_data(np.zeros_like(tensor.numpy()))
     rng = np.random.default_rng(0)
     limits = [np.iinfo(DTYPES[t.type]) for t in graph.inputs]

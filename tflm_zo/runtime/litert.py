@@ -31,9 +31,9 @@ def exact_delegate(
     """Returns a delegate that makes an interpreter compute int8 models with the same bits as TFLM.
 
     It computes CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, ADD, AVERAGE_POOL_2D, MAX_POOL_2D, MEAN, SUM, SOFTMAX,
-    SVDF and the custom operators of ZO models. Create the interpreter with reference kernels
-    (``OpResolverType.BUILTIN_REF``), which equal TFLM's, for the other operators. The delegate uses the threads of the
-    interpreter (``num_threads``).
+    SVDF, UNIDIRECTIONAL_SEQUENCE_LSTM and the custom operators of ZO models. Create the interpreter with reference
+    kernels (``OpResolverType.BUILTIN_REF``), which equal TFLM's, for the other operators. The delegate uses the threads
+    of the interpreter (``num_threads``).
 
     Args:
         load_delegate: the interpreter's function of this name: LiteRT's (``ai_edge_litert.interpreter.load_delegate``,

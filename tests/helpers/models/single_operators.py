@@ -40,8 +40,8 @@ class _Specimen:
             return self.g.tensor("y", shape, dtype)
         return self.g.value("y", shape, scale, zero_point, 1.0).index
 
-    def state(self, *shape: int) -> int:
-        index = self.g.tensor("state", shape, T.INT8, scales=[_SCALE], zero_points=[0])
+    def state(self, *shape: int, dtype: int = T.INT8, scale: float = _SCALE, zero_point: int = 0) -> int:
+        index = self.g.tensor("state", shape, dtype, scales=[scale], zero_points=[zero_point])
         self.g.tensors[index].isVariable = True
         return index
 
@@ -116,6 +116,18 @@ def _svdf(s: _Specimen) -> bytes:
         rank=1,
         fusedActivationFunction=1,
     )
+
+
+def _lstm(s: _Specimen) -> bytes:
+    filters = [
+        s.c((np.arange(n * 2) * (7 + k) - 9 * n).reshape(2, n) % 200 - 99, T.INT8, [0.02])
+        for k, n in enumerate([3] * 4 + [2] * 4)
+    ]
+    biases = [s.c([k, -300 * k], T.INT32, [_SCALE * 0.02]) for k in range(4)]
+    states = [s.state(1, 2, scale=1 / 128, zero_point=-5), s.state(1, 2, dtype=T.INT16, scale=2**-11)]
+    inputs = [s.x(1, 4, 3), *filters, -1, -1, -1, *biases, -1, -1, *states, -1, -1, -1, -1]
+    y = s.y(1, 4, 2, scale=1 / 128, zero_point=-5)
+    return s.build(inputs, [y], "UnidirectionalSequenceLSTM", fusedActivationFunction=4, cellClip=10.0)
 
 
 def _split(s: _Specimen) -> bytes:
@@ -205,6 +217,7 @@ _BUILDERS: dict[str, Callable[[_Specimen], bytes]] = {
     "SUM": lambda s: s.build([s.x(1, 4, 4, 2), s.c([1, 2])], [s.y(1, 2, scale=1.0)], "Reducer"),
     "SVDF": _svdf,
     "TANH": _fixed(1 / 128, 0),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _lstm,
     "TRANSPOSE": _of([1, 2, 4], [[0, 2, 1]], [1, 4, 2], "Transpose"),
     "TRANSPOSE_CONV": _transpose_conv,
     "UNPACK": lambda s: s.build([s.x(1, 2, 4)], [s.y(1, 4), s.y(1, 4)], "Unpack", num=2, axis=1),
@@ -225,7 +238,6 @@ WITHOUT_SPECIMEN = (
     "CALL_ONCE",
     "IF",
     "READ_VARIABLE",
-    "UNIDIRECTIONAL_SEQUENCE_LSTM",
     "VAR_HANDLE",
     "WHILE",
 )
