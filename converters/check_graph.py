@@ -12,7 +12,7 @@ from .check_kernel import check_kernel, refuse
 from .check_recurrent import check_recurrent
 from .constants import ETHOS_U, FULLY_CONNECTED_16, OWN_OPERATORS
 from .errors import ConversionError
-from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, STATES, channel_axis, check_arity
+from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, STATES, WITH_INT16, channel_axis, check_arity
 from .model import Operator, OperatorCode, Subgraph, Tensor
 from .model.schema import BuiltinOperator, TensorType
 
@@ -121,7 +121,7 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
             refuse(op, f"tensor `{tensor.name}` is quantized in blocks, which is not supported")
     allowed: tuple[int, ...]
     if op.builtin in CONVERSIONS:
-        allowed = (TensorType.FLOAT32, TensorType.INT8, TensorType.UINT8, TensorType.INT32)
+        allowed = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.UINT8, TensorType.INT32)
     elif tensor.type in _FLOATS:
         what = "weights are float" if tensor.is_constant else "it computes in float"
         refuse(
@@ -130,7 +130,7 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
             "quantization (a representative data set), not float or dynamic-range; tflm-zo convert takes "
             "a float .tflite",
         )
-    elif tensor.type == TensorType.INT16 and op.builtin not in STATES:
+    elif tensor.type == TensorType.INT16 and op.builtin not in WITH_INT16:
         refuse(op, f"tensor `{tensor.name}` is INT16; convert the model with int8 activations")
     elif tensor.type == TensorType.UINT8:
         refuse(op, f"tensor `{tensor.name}` is UINT8 (the old quantization); convert the model to int8")

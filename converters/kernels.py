@@ -40,7 +40,9 @@ class Kernel(NamedTuple):
     ranks: tuple[int, int] = (0, 6)
     #: which tensors have to have one scale and zero point: "" for none, "data", or "all" for these and the outputs.
     equal: str = ""
-    fixed: tuple[float, int] | None = None  #: scale and zero point that the output has to have.
+    #: scale and zero point that an int8 output has to have; an int16 output has 1/256 of the one
+    #: and 256 times the other.
+    fixed: tuple[float, int] | None = None
     optional: tuple[int, ...] = ()  #: numbers of inputs that may be absent.
     #: "same" for outputs of the data's shape, "broadcast" for the shape to which all inputs are broadcast, "size" for
     #: outputs with as many values.
@@ -110,7 +112,7 @@ INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.RSQRT: _UNARY,
     B.SELECT_V2: Kernel(3, 3, others={0: _BOOL}, shape="broadcast"),
     B.SLICE: Kernel(3, 3, _MOVED, others={1: (T.INT32, T.INT64), 2: (T.INT32, T.INT64)}, ranks=(0, 5)),
-    B.SOFTMAX: Kernel(ranks=(1, 6), fixed=(1 / 256, -128), shape="same"),
+    B.SOFTMAX: Kernel(gives=(T.INT8, T.INT16), ranks=(1, 6), fixed=(1 / 256, -128), shape="same"),
     B.SPACE_TO_BATCH_ND: _BLOCKS,
     B.SPACE_TO_DEPTH: Kernel(ranks=(4, 4)),
     B.SPLIT: Kernel(2, 2, _SUMS, others={0: _INDEX}, constants=(0,)),
@@ -147,6 +149,9 @@ STATES: Final[dict[int, tuple[int, ...]]] = {
     B.UNIDIRECTIONAL_SEQUENCE_LSTM: (18, 19),
 }
 
+#: Operators that have INT16 tensors.
+WITH_INT16: Final = (*STATES, B.SOFTMAX)
+
 #: Operators at the edges of the int8 part, whose types `CONVERTED` has.
 CONVERSIONS: Final[dict[int, Kernel]] = {B.QUANTIZE: Kernel(shape="same"), B.DEQUANTIZE: Kernel(shape="same")}
 
@@ -155,7 +160,8 @@ FLOAT_EDGES: Final = (B.LOGISTIC, B.LOG_SOFTMAX, B.SOFTMAX)
 
 #: Types that conversions make of other types.
 CONVERTED: Final[dict[int, tuple[tuple[int, int], ...]]] = {
-    B.QUANTIZE: ((T.FLOAT32, T.INT8), (T.INT8, T.INT8), (T.INT8, T.UINT8), (T.UINT8, T.INT8), (T.INT32, T.INT8)),
+    B.QUANTIZE: ((T.FLOAT32, T.INT8), (T.INT8, T.INT8), (T.INT8, T.UINT8), (T.UINT8, T.INT8), (T.INT32, T.INT8))
+    + ((T.INT16, T.INT8), (T.INT16, T.INT32)),
     B.DEQUANTIZE: ((T.INT8, T.FLOAT32), (T.UINT8, T.FLOAT32)),
 }
 
