@@ -1,6 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/kernels/zo_avx512.h"
-#include "ops/kernels/zo_depthwise_runs.h"
 #include "ops/kernels/zo_x86.h"
 
 enum { kLanes = 32, kMostRuns = 4 };

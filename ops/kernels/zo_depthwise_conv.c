@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/kernels/zo_depthwise_conv.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "ops/kernels/zo_conv.h"
 
 /* Runs of a call at least, if there are so many: several samples of small images. */
 enum { kRuns = 16 };

@@ -14,7 +14,6 @@
 #include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
 #include "ops/kernels/zo_layers.h"
-#include "ops/kernels/zo_pack.h"
 #include "ops/kernels/zo_weights.h"
 
 typedef struct zo_kernel_set {

@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/kernels/zo_offset_filters.h"
-
 #include <stdlib.h>
+
+#include "ops/kernels/zo_conv.h"
 
 struct zo_offset_filters {
   zo_channels channels;

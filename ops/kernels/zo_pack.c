@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/kernels/zo_pack.h"
-
 #include <string.h>
+
+#include "ops/kernels/zo_gemm.h"
 
 /* A step of `columns` filters. With sizes that compilers know it is moves. */
 static inline void pack_step(int8_t* to, const int8_t* from, int32_t columns, ptrdiff_t next, int32_t step,

@@ -1,6 +1,5 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include "ops/kernels/zo_avx2.h"
-#include "ops/kernels/zo_move_nodes.h"
 #include "ops/kernels/zo_weights.h"
 #include "ops/kernels/zo_x86.h"
 
@@ -263,10 +262,5 @@ static uint32_t add_products(int32_t* sums, uint32_t count, const zo_product* pr
   return whole;
 }
 
-static void move_nodes(const zo_node_block* block, uint32_t count, const int8_t* from, const int8_t* moves,
-                       int8_t* to) {
-  zo_move_nodes(block, count, from, moves, to);
-}
-
 const zo_weight_loops zo_avx2_weights = {draw,       draw_signs, add_signs, add_bytes, add_halves,   sum_signs,
-                                         add_values, round_8,    round_16,  move,      add_products, move_nodes};
+                                         add_values, round_8,    round_16,  move,      add_products, zo_move_nodes};

@@ -7,7 +7,6 @@
 #include "ops/kernels/zo_depthwise.h"
 #include "ops/kernels/zo_dots.h"
 #include "ops/kernels/zo_gemm.h"
-#include "ops/kernels/zo_pack.h"
 #include "ops/kernels/zo_weights.h"
 
 /* Kernels for AVX2: rows in steps of 2 int16, blocks of 16 lanes. */

@@ -1,8 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/tflite/zo_exact_add.h"
-
 #include <math.h>
 #include <stdlib.h>
+
+#include "ops/tflite/zo_exact_ops.h"
 
 typedef struct exact_add {
   zo_add_function* run;

@@ -1,11 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/tflite/zo_exact_filters.h"
-
 #include <stdlib.h>
 
 #include "ops/kernels/zo_conv.h"
-#include "ops/kernels/zo_depthwise_conv.h"
-#include "ops/kernels/zo_offset_filters.h"
+#include "ops/tflite/zo_exact_ops.h"
 #include "ops/tflite/zo_padding.h"
 
 enum { kInput = 0, kFilters = 1, kBias = 2 };

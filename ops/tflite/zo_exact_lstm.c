@@ -1,10 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/tflite/zo_exact_lstm.h"
-
 #include <math.h>
 #include <stdlib.h>
 
 #include "ops/kernels/zo_lstm.h"
+#include "ops/tflite/zo_exact_ops.h"
 
 /* Inputs, and the first of the four gates. */
 enum { kInput = 0, kWeights = 1, kHiddenWeights = 5, kBiases = 12, kHidden = 18, kCell = 19, kInputs = 24 };

@@ -3,13 +3,7 @@
 
 #include <stdlib.h>
 
-#include "ops/tflite/zo_exact_add.h"
-#include "ops/tflite/zo_exact_filters.h"
-#include "ops/tflite/zo_exact_lstm.h"
-#include "ops/tflite/zo_exact_pool.h"
-#include "ops/tflite/zo_exact_reduce.h"
-#include "ops/tflite/zo_exact_softmax.h"
-#include "ops/tflite/zo_exact_svdf.h"
+#include "ops/tflite/zo_exact_ops.h"
 
 /* An operator's functions. `create` makes the object for `begin`, `run` and `free`. */
 typedef struct operations {

@@ -1,9 +1,8 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/tflite/zo_exact_pool.h"
-
 #include <stdlib.h>
 
 #include "ops/kernels/zo_pool.h"
+#include "ops/tflite/zo_exact_ops.h"
 #include "ops/tflite/zo_padding.h"
 
 /* Memory that threads write lies in lines of its own. */

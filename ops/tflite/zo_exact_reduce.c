@@ -1,10 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/tflite/zo_exact_reduce.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/kernels/zo_reduce.h"
+#include "ops/tflite/zo_exact_ops.h"
 
 enum { kInput = 0, kAxes = 1 };
 

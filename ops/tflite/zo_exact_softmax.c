@@ -1,10 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/tflite/zo_exact_softmax.h"
-
 #include <math.h>
 #include <stdlib.h>
 
 #include "ops/kernels/zo_softmax.h"
+#include "ops/tflite/zo_exact_ops.h"
 
 typedef struct exact_softmax {
   zo_softmax softmax;

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "ops/kernels/zo_conv.h"
-#include "ops/kernels/zo_depthwise_conv.h"
 #include "ops/kernels/zo_pool.h"
 
 enum { kRounds = 400 };
