@@ -140,9 +140,6 @@ def _noise(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any
     return rng.integers(limits.min, limits.max, shape, endpoint=True).astype(dtype)
 
 
-#: Kernels of TFLM whose instructions are known: the core's name, and "cmsis_nn" or "reference".
-KERNELS: tuple[str, ...]
-
 # An operator whose kernel was not measured takes as many instructions as the dearest that was, for each value
 # of its output: TFLM's reference kernels of activations.
 _UNKNOWN = {"call": 500.0, "outputs": 370.0}
@@ -314,6 +311,3 @@ def _formed(task: LoweredTask, samples: int, zeros: float) -> float:
     assert task.nodes is not None
     different = 2.0 ** min(task.estimates or 31, 31)
     return 1.0 if samples > 1 else min(1 - zeros, different / task.nodes.geometry["out_c"])
-
-
-KERNELS = tuple(instruction_table()["operators"])
