@@ -13,7 +13,9 @@ UPDATE: Final = "TFLM_ZO_UPDATE"
 PERTURB: Final = "TFLM_ZO_PERTURB"
 LOSS: Final = "TFLM_ZO_LOSS"
 FULLY_CONNECTED_16: Final = "TFLM_ZO_FULLY_CONNECTED_16"
-OWN_OPERATORS: Final = (SEED_REPLAY, UPDATE, PERTURB, LOSS, FULLY_CONNECTED_16)
+#: Resets, reads and assigns a state.
+STATE_OPERATOR: Final = "TFLM_ZO_STATE"
+OWN_OPERATORS: Final = (SEED_REPLAY, UPDATE, PERTURB, LOSS, FULLY_CONNECTED_16, STATE_OPERATOR)
 
 #: The operator in which Arm's vela collects the operators for an Ethos-U.
 ETHOS_U: Final = "ethos-u"

@@ -19,6 +19,7 @@ from .passes.batch import rewrite_batch
 from .passes.int16_layers import restore_layer
 from .passes.requantize import re_range as adapt_range
 from .settings import MOST_SAMPLES
+from .states import close_states, disconnect_states, is_state
 
 # Names of a joined model: a cut model does not keep the names of the original subgraph and signatures.
 _SUBGRAPH: Final = "main"
@@ -95,6 +96,7 @@ def export_model(
     _replace_graphs(model, metadata, joined)
     if batch is not None and batch != metadata.batch:
         rewrite_batch(model.subgraphs[0], batch, metadata.batch)
+    close_states(model)
 
     # Statistics are of the layers as they were: a trained layer's own mean and deviation are other ones.
     stale = {METADATA_NAME}
@@ -132,7 +134,8 @@ class _Joined:
         """Appends a segment without its ZO operators and the tensors that only they mention."""
         segment = self.metadata.segments[number]
         ports = [*zip(segment.inputs, graph.inputs, strict=True), *zip(segment.outputs, graph.outputs, strict=True)]
-        removed = [op for op in graph.operators if op.code.name.startswith(OP_PREFIX)]
+        disconnect_states(graph)
+        removed = [op for op in graph.operators if op.code.name.startswith(OP_PREFIX) and not is_state(op)]
         kept = [op for op in graph.operators if op not in removed]
         stays = {t for op in kept for t in [*op.inputs, *op.outputs, *(op.intermediates or ())]}
         stays |= {t for port, t in ports if port.role in _KEPT}

@@ -192,13 +192,6 @@ FILTER_OPERATORS: Final = (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED)
 
 CONTROL_FLOW: Final = (B.IF, B.WHILE, B.CALL)
 
-_AS_PORTS: Final = "convert it without streaming, or with its state as inputs and outputs"
-#: Operators with a state between invokes, and advice to avoid them.
-STATEFUL: Final = dict.fromkeys((B.ASSIGN_VARIABLE, B.CALL_ONCE, B.READ_VARIABLE, B.SVDF, B.VAR_HANDLE), _AS_PORTS) | {
-    B.UNIDIRECTIONAL_SEQUENCE_LSTM: "build the layer with unroll=True in Keras and convert the model again: "
-    "then its steps are operators without a state"
-}
-
 
 def check_arity(op: Operator) -> None:
     """Raises ConversionError where a supported operator lacks inputs or outputs."""

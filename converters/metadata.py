@@ -35,6 +35,8 @@ _Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 _Int8 = Annotated[int, Field(ge=-128, le=127)]
 _Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Factor = Annotated[float, Field(allow_inf_nan=False)]
+# Values of a loss that are not written.
+_LOSS_DEFAULTS: Final = (("unit", 1.0), ("places", 1), ("over", "sum"))
 _KINDS: Final = ("layer", "add", *dict.fromkeys((*NUMBERS, *LOOKING, *WITH_FACTORS)))
 
 
@@ -55,6 +57,9 @@ class ZoLoss:
     #: real value of a loss of 1 of the loss operator, 2^16 in integers: 1 nat, or, of the mean squared error, (8
     #: scale)^2, the error of 8 levels, so that no output's scale makes losses vanish.
     unit: _Scale = 1.0
+    #: loss of a sequence of invokes, of a model with states: "sum" of its steps with a label, or "largest": that of the
+    #: step with the largest output.
+    over: Annotated[str, Field(pattern="^(sum|largest)$")] = "sum"
     places: _Count = 1  #: places of a sample, each with its classes and its label: pixels or steps of a cross-entropy.
 
     @property
@@ -214,6 +219,15 @@ class ZoSegment:
 
 
 @dataclasses.dataclass(frozen=True)
+class ZoState:
+    """A state, which outlives an invoke: the variable tensor of that name."""
+
+    name: str  #: name of the tensor.
+    segment: _Index  #: number of the segment that has it.
+    nbytes: _Count  #: bytes of the state of a sample.
+
+
+@dataclasses.dataclass(frozen=True)
 class ZoOriginal:
     """Names and batch size of the original model."""
 
@@ -246,6 +260,7 @@ class ZoMetadata:
     #: settings of the run that the model was made for, as far as they differ from the algorithm's, and its length,
     #: NAME=VALUE each, as ``--set``, ``--epochs`` and ``--steps`` take them.
     run: tuple[Annotated[str, Field(pattern="^[a-z0-9_.-]+=.+$")], ...] = ()
+    states: tuple[ZoState, ...] = ()  #: states, in the order in which an invoke resets them.
 
     @property
     def known_loss(self) -> ZoLoss:
@@ -293,10 +308,10 @@ class ZoMetadata:
 
     def to_json(self) -> str:
         """Returns the metadata as JSON text, deterministic."""
-        content = _written(dataclasses.asdict(self), "tail", "run")
+        content = _written(dataclasses.asdict(self), "tail", "run", "states")
         content["original"] = _written(content["original"], "batch")
         if self.loss is not None:
-            content["loss"] = {k: v for k, v in content["loss"].items() if (k, v) not in (("unit", 1.0), ("places", 1))}
+            content["loss"] = {k: v for k, v in content["loss"].items() if (k, v) not in _LOSS_DEFAULTS}
         content["trainable"] = [_written(t, "updated", "int16", "bias") for t in content["trainable"]]
         for segment in content["segments"]:
             for side in ("inputs", "outputs"):

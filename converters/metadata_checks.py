@@ -10,6 +10,7 @@ from . import constants
 from .model import Subgraph, Tensor
 from .model.schema import DTYPES, TensorType
 from .settings import smallest_command
+from .states import nbytes_of, states_of
 
 if TYPE_CHECKING:
     from .metadata import ZoBackwardStep, ZoMetadata, ZoNodes, ZoPort, ZoTail, ZoTrainable
@@ -74,6 +75,8 @@ def faults(m: ZoMetadata) -> Iterator[str]:
         yield "loss.elements: a cross-entropy has two classes at least"
     if m.loss is not None and (m.loss.elements % m.loss.places or m.loss.places > 1 and m.loss.kind != "cross_entropy"):
         yield "loss.places: it does not divide the elements of a cross-entropy"
+    if m.loss is not None and m.loss.over == "largest" and (m.loss.kind, m.loss.elements) != ("binary_cross_entropy", 1):
+        yield "loss.over: a largest output is that of one binary cross-entropy"
     yield from _port_faults(m, last)
     yield from _layer_faults(m)
 
@@ -83,7 +86,7 @@ def _port_faults(m: ZoMetadata, last: int) -> Iterator[str]:
     trained = {t.segment for t in m.trainable}
     for k, segment in enumerate(m.segments):
         loss = k == last and m.loss is not None
-        command = k in trained or loss
+        command = k in trained or loss or any(s.segment == k for s in m.states)
         expected = {"boundary": k > 0, "label": loss, "command": command}
         others = [p for p in segment.inputs if p.role != "skip"]
         yield from _role_faults(f"segments.{k}.inputs", others, "input", expected)
@@ -221,6 +224,9 @@ def misfits(m: ZoMetadata, graphs: Sequence[Subgraph]) -> Iterator[str]:
             for port, tensor in zip(ports, tensors, strict=True):
                 yield from _port_misfits(m, f"segment {k}, {port.role} `{tensor.name}`", port, tensor)
         yield from _filter_misfits([t for t in m.trainable if t.segment == k], graph, k)
+        there = [(t.name, nbytes_of(t)) for t in states_of(graph)]
+        if there != [(s.name, m.batch * s.nbytes) for s in m.states if s.segment == k]:
+            yield f"segment {k} has other states"
     read = [_read(m, graphs, k) for k in range(len(graphs))]
     for k in range(1, len(graphs)):
         given = graphs[k - 1].outputs[m.segments[k - 1].output_index("boundary") or 0]

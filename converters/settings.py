@@ -24,6 +24,7 @@ Selection = Last | str | Sequence[str]
 """The last layers, or names of layers, or patterns with * and ?."""
 
 LossKind = Literal["auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "none"]
+LossOver = Literal["auto", "sum", "largest"]
 LOSS_KINDS: Final[tuple[str, ...]] = get_args(LossKind)
 
 #: Multipliers (s_min / s)^2 per channel, see ``quantization_aware``.
@@ -87,6 +88,7 @@ class InjectChanges(TypedDict, total=False):
     signature: str | None
     loss: LossKind
     loss_output: int | str | None
+    loss_over: LossOver
     cuts: Sequence[str]
     nodes: Selection
     tail: TailChoice | None
@@ -127,6 +129,9 @@ class InjectSettings:
             operator: for looking at segments).
         loss_output: index or tensor name of the output that the loss belongs to; None: the first output behind a
             SOFTMAX or LOGISTIC, else the first output.
+        loss_over: loss of a sequence, of a model with states: "sum" of its steps with a label, "largest" (that of the
+            step with the largest output, as wake words are detected), or "auto" ("largest" for one LOGISTIC, else
+            "sum").
         cuts: names of the tensors between segments, in any order; see ``possible_cuts``. "layers" cuts before every
             trainable layer where a cut is possible.
         nodes: layers that carry nodes for node perturbation: "auto" (layers with fewer nodes than weights, and few for
@@ -170,6 +175,7 @@ class InjectSettings:
     signature: str | None = None
     loss: LossKind = "auto"
     loss_output: int | str | None = None
+    loss_over: LossOver = "auto"
     cuts: Sequence[str] = ()
     nodes: Selection = "auto"
     tail: TailChoice | None = None
@@ -198,6 +204,8 @@ class InjectSettings:
         self._take("command_words", smallest_command(self.max_queries), 2**24)
         if self.loss not in LOSS_KINDS:
             self._refuse("loss", f"be one of {', '.join(LOSS_KINDS)}")
+        if self.loss_over not in get_args(LossOver):
+            self._refuse("loss_over", f"be one of {', '.join(get_args(LossOver))}")
         if not isinstance(self.loss_output, str):
             self._take("loss_output", 0, 2**16)
         object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))

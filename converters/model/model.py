@@ -79,10 +79,15 @@ class Model:
 
     @property
     def only_graph(self) -> Subgraph:
-        """The subgraph of a model that has one. Several or none raise ConversionError."""
-        if len(self.subgraphs) != 1:
+        """The subgraph of a model that has one, besides those that set initial values of variables. Several or none raise
+        ConversionError.
+        """
+        from ..states import main_graph
+
+        graph = main_graph(self)
+        if graph is None:
             raise ConversionError(f"the model has {len(self.subgraphs)} subgraphs, only one is supported")
-        return self.subgraphs[0]
+        return graph
 
     @property
     def empty_buffer(self) -> Buffer:

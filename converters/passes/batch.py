@@ -10,12 +10,13 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ..constants import FULLY_CONNECTED_16, LOSS, METADATA_NAME
+from ..constants import FULLY_CONNECTED_16, LOSS, METADATA_NAME, STATE_OPERATOR
 from ..errors import ConversionError, checked_integer
 from ..kernels import STATES, check_arity
 from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..settings import MOST_SAMPLES, InjectSettings
+from ..states import is_assignment, states_of
 from .plan import Plan
 
 
@@ -268,9 +269,11 @@ def _space_batch(r: Rebatching, op: Operator) -> None:
 
 
 def _custom(r: Rebatching, op: Operator) -> None:
-    if op.code.custom not in (LOSS, FULLY_CONNECTED_16):
+    if op.code.custom not in (LOSS, FULLY_CONNECTED_16, STATE_OPERATOR):
         r.refuse(op, "nothing is known of what it does to the batch axis")
     r.require_batched(op)
+    if op.code.custom == STATE_OPERATOR and is_assignment(op):
+        r.require_batched(op, 1)
 
 
 RULES: Final[dict[int, Rule]] = {
@@ -333,7 +336,7 @@ def rewrite_batch(graph: Subgraph, batch: int, old: int = 1, inputs: Sequence[Te
     if found != {batch}:
         if len(found) > 1:
             raise ConversionError(f"the inputs differ in batch size: {sorted(found)}")
-        _rewrite(Rebatching(graph, found.pop(), batch), fed)
+        _rewrite(Rebatching(graph, found.pop(), batch), [*fed, *states_of(graph)])
     for tensor in graph.all_tensors():
         # -1 marks sizes that may change; labels and losses have one size, so the others have too.
         if tensor.shape_signature is not None:

@@ -10,10 +10,11 @@ from .. import constants
 from ..check_graph import check_graph
 from ..constants import METADATA_NAME, OP_PREFIX, free_name
 from ..errors import ConversionError
-from ..kernels import CONTROL_FLOW, STATEFUL
+from ..kernels import CONTROL_FLOW
 from ..mend import mend
 from ..model import Model, Subgraph, Tensor
 from ..settings import InjectSettings
+from ..states import open_states
 from .plan import Plan
 
 
@@ -24,21 +25,17 @@ def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
         raise ConversionError("the model is a ZO model already; inject the int8 model it was made from")
     if not model.subgraphs:
         raise ConversionError("the model has no subgraph")
-    _check_stateless(model.subgraphs if settings.signature is None else ())
+    open_states(model)
+    _check_control_flow(model.subgraphs if settings.signature is None else ())
     plan.without_softmax = mend(model, settings.signature, reads_output=settings.loss == "mse")
-    _check_stateless(model.subgraphs)
+    _check_control_flow(model.subgraphs)
     check_graph(model.subgraphs[0])
 
 
-def _check_stateless(graphs: Iterable[Subgraph]) -> None:
+def _check_control_flow(graphs: Iterable[Subgraph]) -> None:
     for op in (op for graph in graphs for op in graph.operators):
         if op.builtin in CONTROL_FLOW:
             raise ConversionError(f"{op.label}: control flow is not supported; convert the model without it")
-        if op.builtin in STATEFUL:
-            raise ConversionError(
-                f"{op.label}: it carries a state from one invoke to the next, but training compares invokes "
-                f"that begin alike; {STATEFUL[op.builtin]}"
-            )
 
 
 def set_quantized_dimension(model: Model, settings: InjectSettings, plan: Plan) -> None:

@@ -13,6 +13,7 @@ from ..mend import part_by_slices, parts_of
 from ..model import Model, Operator, Signature, Subgraph, Tensor
 from ..model.schema import TensorType
 from ..settings import InjectSettings
+from ..states import check_segments
 from .loss import logits_of, output_number
 from .plan import Plan, Port, Segment
 
@@ -167,6 +168,7 @@ def _segment_numbers(graph: Subgraph, cuts: Sequence[_Cut]) -> dict[Operator, in
         needed = [k for k, cut in enumerate(cuts) if op in cut.before][:1]
         read = [number[producers[t]] for t in op.inputs if t is not None and t in producers]
         number[op] = max(behind + needed + read, default=0)
+    check_segments(graph, number)
     return number
 
 

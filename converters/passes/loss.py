@@ -13,6 +13,7 @@ from ..metadata import SOFTMAX_KINDS, ZoLoss
 from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType
 from ..settings import InjectSettings
+from ..states import states_of
 from .plan import Plan, Port
 
 # Range of the logits' scale that zo_logit_scale takes.
@@ -64,15 +65,22 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
         scale *= float(squashing.option("beta", 0.0)) if squashing.builtin == BuiltinOperator.SOFTMAX else 1.0
     classes = tensor.shape[-1] if kind in SOFTMAX_KINDS else 1
     plan.loss_input = tensor
+    elements = tensor.size // settings.batch
+    over = settings.loss_over
+    if over == "auto":
+        over = "largest" if kind == "binary_cross_entropy" and elements == 1 and states_of(graph) else "sum"
+    if over == "largest" and (kind != "binary_cross_entropy" or elements > 1 or not states_of(graph)):
+        raise InjectError("loss_over", "be `sum`, but for a model with states and one output of a LOGISTIC", over)
     plan.loss = ZoLoss(
         kind=kind,
-        elements=tensor.size // settings.batch,
+        elements=elements,
         scale=scale,
         zero_point=tensor.quantization.zero_point,
         output=index,
         squashed=squashing is not None and kind != "mse",
         unit=(_UNIT_LEVELS * scale) ** 2 if kind == "mse" else 1.0,
-        places=tensor.size // settings.batch // classes if kind == "cross_entropy" else 1,
+        places=elements // classes if kind == "cross_entropy" else 1,
+        over=over,
     )
     _check(plan.loss, tensor, output)
 

@@ -16,6 +16,7 @@ from ..model.schema import TensorType
 from ..multipliers import NEUTRAL, kernel_norm_multipliers, quantization_aware_multipliers
 from ..selections import Sparse
 from ..settings import KERNEL_NORM, QUANTIZATION_AWARE, InjectSettings
+from ..states import connect_states, states_of
 from .plan import Plan, Port, Trainable
 
 
@@ -147,8 +148,8 @@ _BIAS: Final = 0x4000  # likewise
 
 def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Adds SEED_REPLAY (if wanted), UPDATE and PERTURB before the operators of each segment with trainable tensors,
-    with ``zo_command``, ``zo_state`` and ``zo_status``. The last segment gets ``zo_command`` also without trainable
-    tensors if it has a loss, which looks there for whether to compute.
+    with ``zo_command``, ``zo_state`` and ``zo_status``. Without trainable tensors, the last segment gets ``zo_command``
+    if it has a loss, which looks there for whether to compute, and each segment with a state.
     """
     names = [constants.UPDATE, constants.PERTURB]
     if settings.replay:
@@ -156,12 +157,13 @@ def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) 
     for k, segment in enumerate(plan.segments):
         trainable = [t for t in plan.trainable if t.segment == k]
         is_last = k == len(plan.segments) - 1
-        if not trainable and not (is_last and plan.loss is not None):
-            continue
         graph = segment.subgraph
+        if not trainable and not (is_last and plan.loss is not None) and not states_of(graph):
+            continue
         command = Tensor(constants.COMMAND, (settings.words,), TensorType.INT32, model.empty_buffer)
         graph.tensors.append(command)
         segment.inputs.append(Port("command", command, constants.COMMAND))
+        connect_states(graph, command)
         if not trainable:
             continue
         words, empty = (constants.STATUS_WORDS,), model.empty_buffer

@@ -11,6 +11,7 @@ from ..errors import ConversionError, InjectError
 from ..model import Model, Subgraph, Tensor
 from ..selections import Last
 from ..settings import InjectSettings, Selection
+from ..states import upstream_through_states
 from .layer_names import layers_of
 from .plan import Plan, Trainable
 
@@ -28,7 +29,7 @@ def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None
     graph = model.subgraphs[0]
     found = candidates = _candidates(graph)
     if plan.loss_input is not None:
-        read = graph.upstream(plan.loss_input)
+        read = upstream_through_states(graph, plan.loss_input)
         candidates = [c for c in found if any(op in read for op in c.operators)]
     plan.unread = [c for c in found if c not in candidates]
     if not candidates:

@@ -6,9 +6,10 @@ import dataclasses
 from typing import Final
 
 from ..constants import METADATA_NAME
-from ..metadata import METADATA_VERSION, ZoMetadata, ZoNodes, ZoOriginal, ZoPort, ZoSegment, ZoTail, ZoTrainable
+from ..metadata import METADATA_VERSION, ZoMetadata, ZoNodes, ZoOriginal, ZoPort, ZoSegment, ZoState, ZoTail, ZoTrainable
 from ..model import Buffer, Metadata, Model, Tensor
 from ..settings import InjectSettings
+from ..states import nbytes_of, states_of
 from .plan import NodeLayer, Plan, Port, Tail
 
 # TFLM reads an arena offset per tensor number from it; there are other tensors now, and with the old numbers
@@ -54,6 +55,11 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
         nodes=tuple(_nodes(n, plan) for n in plan.nodes),
         algorithm=settings.algorithm,
         tail=None if plan.tail is None else _tail(plan.tail, str(settings.tail), plan),
+        states=tuple(
+            ZoState(state.name, k, nbytes_of(state) // settings.batch)
+            for k, segment in enumerate(plan.segments)
+            for state in states_of(segment.subgraph)
+        ),
     )
     entries = [m for m in model.metadata or () if m.name != _STALE]
     entries.append(Metadata(METADATA_NAME, Buffer(metadata.to_json().encode())))

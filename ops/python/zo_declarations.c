@@ -91,7 +91,8 @@ const zo_declaration zo_declarations[] = {
   CONSTANT(ZO_ERROR_STORE), CONSTANT(ZO_ERROR_KERNEL),
   CONSTANT(ZO_RADEMACHER), CONSTANT(ZO_SPARSE_UNIFORM), CONSTANT(ZO_GAUSSIAN),
   CONSTANT(ZO_COORDINATE),
-  CONSTANT(ZO_FLAG_LOSS), CONSTANT(ZO_FLAG_CHECKSUM),
+  CONSTANT(ZO_FLAG_LOSS), CONSTANT(ZO_FLAG_CHECKSUM), CONSTANT(ZO_FLAG_CONTINUE),
+  CONSTANT(ZO_COMMAND_MAGIC), CONSTANT(ZO_OVER_SUM), CONSTANT(ZO_OVER_LARGEST),
   CONSTANT(ZO_SCHEDULE_LINEAR), CONSTANT(ZO_RUN_BITS), CONSTANT(ZO_RUN_RMS), CONSTANT(ZO_NODE_BITS), CONSTANT(ZO_NODE_RMS),
   CONSTANT(ZO_STEP_NORMALIZED), CONSTANT(ZO_ONE_SIDED),
   CONSTANT(ZO_TENSOR_INT8), CONSTANT(ZO_TENSOR_INT16), CONSTANT(ZO_TENSOR_INT32),
@@ -268,6 +269,7 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(uint32_t, zo_fnv1a, uint32_t, const void*, uint32_t), CONSTANT(ZO_FNV1A_BEGIN),
   FUNCTION(zo_status, zo_cross_entropy_s8, const int8_t*, uint32_t, uint32_t, uint32_t, zo_logit_scale, const
            int32_t*, int32_t*),
+  FUNCTION(void, zo_join_losses, uint32_t, uint32_t, const int32_t*, const int32_t*, int32_t*),
   FUNCTION(zo_status, zo_cross_entropy_error_s8, const int8_t*, uint32_t, uint32_t, zo_logit_scale,
            const int32_t*, int16_t*),
   FUNCTION(zo_status, zo_binary_cross_entropy_s8, const int8_t*, uint32_t, uint32_t, int32_t,

@@ -9,7 +9,7 @@
 #include "ops/tflite/zo_threads.h"
 
 /* The opcode of an op: the zo_opcode of a weight op, or one of these. */
-enum { kLossOp = 0, kInt16Op = -1 };
+enum { kLossOp = 0, kInt16Op = -1, kStateOp = -2 };
 
 /* The custom ops. */
 static const struct {
@@ -18,7 +18,7 @@ static const struct {
 } kOps[] = {
     {ZO_CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},    {ZO_CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
     {ZO_CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},       {ZO_CUSTOM_NAME_PREFIX "LOSS", kLossOp},
-    {ZO_CUSTOM_NAME_PREFIX "FULLY_CONNECTED_16", kInt16Op},
+    {ZO_CUSTOM_NAME_PREFIX "FULLY_CONNECTED_16", kInt16Op}, {ZO_CUSTOM_NAME_PREFIX "STATE", kStateOp},
 };
 
 /* One op of the graph that a delegate kernel stands for. */
@@ -64,7 +64,7 @@ static zo_buffer find_buffer(void* context, int32_t index) {
   if (number < 0 || (size_t)number >= source->context->tensors_size) return buffer;
   const TfLiteTensor* tensor = &source->context->tensors[number];
   /* Others fit nothing, as under TFLM. */
-  const bool is_ours = tensor->type == kTfLiteInt8 || tensor->type == kTfLiteInt32;
+  const bool is_ours = tensor->type == kTfLiteInt8 || tensor->type == kTfLiteInt16 || tensor->type == kTfLiteInt32;
   buffer.data = tensor->data;
   buffer.bytes = is_ours && tensor->bytes < ZO_NO_SIZE ? (uint32_t)tensor->bytes : ZO_NO_SIZE;
   return buffer;
@@ -187,6 +187,9 @@ static TfLiteStatus prepare_view(TfLiteContext* context, op_view* view, const ke
   if (view->opcode == kInt16Op) {
     status = zo_int16_op_check(view->options, view->options_length, find_buffer, &source);
     if (status == ZO_OK && !prepare_scratch(context, view)) status = ZO_ERROR_ARGUMENT;
+  } else if (view->opcode == kStateOp) {
+    status = zo_state_op_check(view->options, view->options_length, find_buffer, &source);
+    if (status == ZO_OK && view->outputs->size > 0 && !prepare_scratch(context, view)) status = ZO_ERROR_ARGUMENT;
   } else if (view->opcode == kLossOp) {
     status = zo_loss_op_check(view->options, view->options_length, find_buffer, &source);
   } else {
@@ -215,6 +218,10 @@ static zo_status run_custom(TfLiteContext* context, const op_view* view, const k
   if (view->opcode == kInt16Op) {
     lend_scratch(context, view);
     return zo_int16_op_run(view->options, view->options_length, find_buffer, &source);
+  }
+  if (view->opcode == kStateOp) {
+    lend_scratch(context, view);
+    return zo_state_op_run(view->options, view->options_length, find_buffer, &source);
   }
   if (view->opcode == kLossOp) return zo_loss_op_run(view->options, view->options_length, find_buffer, &source);
   if (self->weights != NULL) {

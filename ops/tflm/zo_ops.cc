@@ -27,14 +27,15 @@ struct TensorSource {
 // do not hold: TFLM takes them as the model says, and a size that has wrapped may be a right one.
 uint32_t TensorBytes(const TfLiteEvalTensor* tensor) {
 #if !ZO_WITH_CHECKS
-  uint32_t whole = tensor->type == kTfLiteInt8 ? 1 : 4;
+  uint32_t whole = tensor->type == kTfLiteInt8 ? 1 : tensor->type == kTfLiteInt16 ? 2 : 4;
   for (int i = 0; i < tensor->dims->size; ++i) {
     whole *= static_cast<uint32_t>(tensor->dims->data[i]);
   }
   return whole;
 #else
-  if (tensor->type != kTfLiteInt8 && tensor->type != kTfLiteInt32) return ZO_NO_SIZE;
-  uint64_t bytes = tensor->type == kTfLiteInt8 ? 1 : 4;
+  const bool is_16 = tensor->type == kTfLiteInt16;
+  if (tensor->type != kTfLiteInt8 && !is_16 && tensor->type != kTfLiteInt32) return ZO_NO_SIZE;
+  uint64_t bytes = tensor->type == kTfLiteInt8 ? 1 : is_16 ? 2 : 4;
   for (int i = 0; i < tensor->dims->size; ++i) {
     bytes *= static_cast<uint32_t>(tensor->dims->data[i]);
     if (bytes >= ZO_NO_SIZE) return ZO_NO_SIZE;
@@ -118,6 +119,16 @@ TfLiteStatus Int16Invoke(TfLiteContext* context, TfLiteNode* node) {
   return Report("FULLY_CONNECTED_16", zo_int16_op_run(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
+TfLiteStatus StatePrepare(TfLiteContext* context, TfLiteNode* node) {
+  TensorSource source = {context, node};
+  return Report("STATE", zo_state_op_check(Options(node), OptionsLength(node), FindBuffer, &source));
+}
+
+TfLiteStatus StateInvoke(TfLiteContext* context, TfLiteNode* node) {
+  TensorSource source = {context, node};
+  return Report("STATE", zo_state_op_run(Options(node), OptionsLength(node), FindBuffer, &source));
+}
+
 }  // namespace
 
 TFLMRegistration Register_ZO_SEED_REPLAY() {
@@ -142,6 +153,8 @@ TFLMRegistration Register_ZO_WEIGHTS() {
 TFLMRegistration Register_ZO_LOSS() {
   return micro::RegisterOp(nullptr, ZO_WITH_CHECKS ? LossPrepare : nullptr, LossInvoke);
 }
+
+TFLMRegistration Register_ZO_STATE() { return micro::RegisterOp(nullptr, StatePrepare, StateInvoke); }
 
 TFLMRegistration Register_ZO_FULLY_CONNECTED_16() { return micro::RegisterOp(nullptr, Int16Prepare, Int16Invoke); }
 

@@ -5,6 +5,7 @@
  *   static tflite::MicroMutableOpResolver<N> resolver;
  *   tflite::AddZoOps(&resolver);      // 4 ops
  *   tflite::AddZoInt16Ops(&resolver);  // 1 op, for models with int16 layers
+ *   tflite::AddZoStateOps(&resolver);  // 1 op, for models with a state
  *
  * No arena, no scratch buffers, no static data. To reach the weights, give the interpreter a
  * zo_directory (ops/core/graph/zo_op.h) before AllocateTensors:
@@ -29,6 +30,9 @@ TFLMRegistration Register_ZO_WEIGHTS();
 /* The operator that replaces a FULLY_CONNECTED with weights of 16 bits. */
 TFLMRegistration Register_ZO_FULLY_CONNECTED_16();
 
+/* The operator of states, which outlive an invoke. */
+TFLMRegistration Register_ZO_STATE();
+
 /* Adds the ops that move weights, and the loss, to a MicroMutableOpResolver (or anything with its
  * AddCustom). */
 template <typename Resolver>
@@ -52,6 +56,13 @@ template <typename Resolver>
 TfLiteStatus AddZoInt16Ops(Resolver* resolver) {
   const TFLMRegistration fully_connected = Register_ZO_FULLY_CONNECTED_16();
   return resolver->AddCustom("TFLM_ZO_FULLY_CONNECTED_16", &fully_connected);
+}
+
+/* Adds the operator of networks with a state: of resource variables, SVDF, LSTM. */
+template <typename Resolver>
+TfLiteStatus AddZoStateOps(Resolver* resolver) {
+  const TFLMRegistration state = Register_ZO_STATE();
+  return resolver->AddCustom("TFLM_ZO_STATE", &state);
 }
 
 }  // namespace tflite

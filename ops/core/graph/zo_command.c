@@ -120,7 +120,7 @@ zo_status zo_command_check(const int32_t* words, uint32_t capacity, const zo_lim
   }
   const uint32_t head = (uint32_t)words[0];
   if (head == 0u) return ZO_OK;
-  if ((head & ~(ZO_FLAG_LOSS | ZO_FLAG_CHECKSUM)) != ZO_COMMAND_MAGIC) return ZO_ERROR_COMMAND;
+  if ((head & ~ZO_FLAGS) != ZO_COMMAND_MAGIC) return ZO_ERROR_COMMAND;
   if (words[1] < 0 || (uint32_t)words[1] > capacity - ZO_COMMAND_HEADER_WORDS) {
     return ZO_ERROR_COMMAND;
   }
@@ -142,7 +142,7 @@ zo_status zo_command_check(const int32_t* words, uint32_t capacity, const zo_lim
   return ZO_OK;
 }
 
-uint32_t zo_command_flags(const int32_t* words) { return (uint32_t)words[0] & (ZO_FLAG_LOSS | ZO_FLAG_CHECKSUM); }
+uint32_t zo_command_flags(const int32_t* words) { return (uint32_t)words[0] & ZO_FLAGS; }
 
 int zo_command_restores_all(const int32_t* words) {
   const uint32_t end = command_end(words);
@@ -211,7 +211,7 @@ zo_status zo_command_execute(const int32_t* words, zo_opcode opcode, const zo_te
 /* --- Writing -------------------------------------------------------------- */
 
 zo_status zo_command_begin(zo_command_writer* writer, int32_t* words, uint32_t capacity, uint32_t flags) {
-  if (writer == NULL || words == NULL || (flags & ~(ZO_FLAG_LOSS | ZO_FLAG_CHECKSUM)) != 0u) {
+  if (writer == NULL || words == NULL || (flags & ~ZO_FLAGS) != 0u) {
     return ZO_ERROR_ARGUMENT;
   }
   if (capacity < ZO_COMMAND_HEADER_WORDS) return ZO_ERROR_CAPACITY;

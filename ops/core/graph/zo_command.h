@@ -4,7 +4,7 @@
  *
  * int32 words; rest of the tensor ignored:
  *
- *   word 0   0: no command, a plain inference. Else 0x5A4F0000 ("ZO") + ZO_FLAG_LOSS, ZO_FLAG_CHECKSUM
+ *   word 0   0: no command, a plain inference. Else 0x5A4F0000 ("ZO") + ZO_FLAG_…
  *   word 1   number of instruction words that follow
  *   then instructions, each
  *     word 0   opcode << 24 | selector; selector 0: every block, b + 1: block b
@@ -37,6 +37,9 @@ extern "C" {
 #define ZO_COMMAND_MAGIC UINT32_C(0x5A4F0000)
 #define ZO_FLAG_LOSS UINT32_C(1)     /* LOSS computes; else it writes zeros */
 #define ZO_FLAG_CHECKSUM UINT32_C(2) /* status carries the weight checksum */
+#define ZO_FLAG_CONTINUE UINT32_C(4) /* states go on from the invoke before; else they are reset */
+
+#define ZO_FLAGS (ZO_FLAG_LOSS | ZO_FLAG_CHECKSUM | ZO_FLAG_CONTINUE)
 
 #define ZO_COMMAND_HEADER_WORDS 2
 #define ZO_INSTRUCTION_HEADER_WORDS 4

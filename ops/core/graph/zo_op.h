@@ -66,6 +66,24 @@
  *            16 multipliers, see zo_int16_fully_connected.h
  *   The builtin options of the FULLY_CONNECTED stay those of the operator: runtimes do not read
  *   them, export does.
+ *
+ * TFLM_ZO_STATE, for a state: a variable tensor that outlives an invoke, as a ring buffer or the
+ * state of a recurrent operator. A sequence of invokes begins with the initial state:
+ *
+ *   ZO_STATE_READ resets the state unless the command has ZO_FLAG_CONTINUE, then reads it:
+ *   inputs   0 state       any of int8, int16, int32, variable
+ *            1 zo_command  int32 [words]
+ *            2 initial     constant, of a sample of the state; absent: bytes of the options' fill
+ *   outputs  0 like input 0; absent where a recurrent operator has the state
+ *   ZO_STATE_ASSIGN, behind the operators that compute the next state:
+ *   inputs   0 state       as above
+ *            1 value       like input 0
+ *   outputs  none
+ *   options  0  u8   1 (version)
+ *            1  u8   ZO_STATE_READ or ZO_STATE_ASSIGN
+ *            2  u8   fill
+ *            3  u8   0
+ *            4  bytes that runtimes do not read: the name of the resource variable, for export
  */
 #ifndef TFLM_ZO_OPS_CORE_GRAPH_ZO_OP_H_
 #define TFLM_ZO_OPS_CORE_GRAPH_ZO_OP_H_
@@ -89,12 +107,15 @@ extern "C" {
 
 #define ZO_OPTION_PER_CHANNEL 1u /* of TFLM_ZO_FULLY_CONNECTED_16: a multiplier per unit */
 
+#define ZO_STATE_READ 0u /* of TFLM_ZO_STATE */
+#define ZO_STATE_ASSIGN 1u
+
 #define ZO_STATE_WORDS 4
 #define ZO_STATE_MAGIC INT32_C(0x5A4F5721)
 #define ZO_STATUS_WORDS 4
 
-/* A size that fits nothing: of a tensor of another type than int8 and int32, or one of so many
- * bytes or more. */
+/* A size that fits nothing: of a tensor of another type than int8, int16 and int32, or one of so
+ * many bytes or more. */
 #define ZO_NO_SIZE UINT32_C(0xFFFFFFFF)
 
 /* A tensor. data is null for an absent optional tensor and for an output that nothing reads. */
@@ -164,6 +185,10 @@ zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source
 /* The same for TFLM_ZO_FULLY_CONNECTED_16. */
 zo_status zo_int16_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
 zo_status zo_int16_op_run(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
+
+/* The same for TFLM_ZO_STATE. */
+zo_status zo_state_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
+zo_status zo_state_op_run(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
 
 #ifdef __cplusplus
 }

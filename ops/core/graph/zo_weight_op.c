@@ -260,7 +260,7 @@ static uint32_t checksum_of_weights(const weight_op* op) {
 static int is_idle(const int32_t* words) {
   if (ZO_WITH_CHECKS && (uintptr_t)words % sizeof(int32_t) != 0u) return 0;
   const uint32_t head = (uint32_t)words[0];
-  return head == 0u || ((head & ~ZO_FLAG_LOSS) == ZO_COMMAND_MAGIC && words[1] == 0);
+  return head == 0u || ((head & ~(ZO_FLAG_LOSS | ZO_FLAG_CONTINUE)) == ZO_COMMAND_MAGIC && words[1] == 0);
 }
 
 static void report_status(const weight_op* op, const int32_t* words) {

@@ -108,6 +108,20 @@ zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets,
 zo_status zo_mean_squared_error_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
                                          uint32_t elements, int16_t* errors);
 
+/* The loss of a sequence, of its steps with a label. */
+typedef enum zo_loss_over {
+  ZO_OVER_SUM = 0,     /* their sum, saturated to INT32_MAX */
+  ZO_OVER_LARGEST = 1, /* that of the step with the largest output, of a BINARY_CROSS_ENTROPY of one output:
+                          the smallest loss if the label is 1, the largest if it is 0 */
+} zo_loss_over;
+
+/* Adds the losses of a step to those of its sequences.
+ *
+ *   labels  int32 [samples], the step's labels; null with ZO_OVER_SUM
+ *   losses  int32 [samples], >= 0, of the step
+ *   joined  int32 [samples]; -1 before the first step, and as long as no step of ZO_OVER_LARGEST has a label */
+void zo_join_losses(uint32_t over, uint32_t samples, const int32_t* labels, const int32_t* losses, int32_t* joined);
+
 #ifdef __cplusplus
 }
 #endif

@@ -14,7 +14,7 @@
 #include <cstdint>
 
 enum TfLiteStatus { kTfLiteOk = 0, kTfLiteError = 1 };
-enum TfLiteType { kTfLiteNoType = 0, kTfLiteInt32 = 2, kTfLiteInt8 = 9 };
+enum TfLiteType { kTfLiteNoType = 0, kTfLiteInt32 = 2, kTfLiteInt16 = 7, kTfLiteInt8 = 9 };
 enum { kTfLiteOptionalTensor = -1 };
 
 struct TfLiteIntArray {
