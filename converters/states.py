@@ -60,6 +60,14 @@ def main_graph(model: Model) -> Subgraph | None:
     return model.subgraphs[0] if others >= set(range(1, len(model.subgraphs))) else None
 
 
+def is_streaming(model: Model) -> bool:
+    """Returns whether a plain model keeps a state from one invoke to the next that its samples are sequences for: resource
+    variables and SVDF, but not an LSTM, whose input has all steps.
+    """
+    kinds = (BuiltinOperator.READ_VARIABLE, BuiltinOperator.SVDF)
+    return any(op.builtin in kinds for graph in model.subgraphs for op in graph.operators)
+
+
 def _initial_graphs(graph: Subgraph) -> Iterator[tuple[int, Operator]]:
     for op in graph.operators:
         if op.builtin == BuiltinOperator.CALL_ONCE:

@@ -12,6 +12,7 @@ from ..converters import InjectSettings, Model, load_model
 from ..converters.model.schema import TensorType
 from ..converters.passes.loss import logits_of, output_number
 from ..converters.settings import LossKind
+from ..converters.states import main_graph
 from ..data import Labels, Samples, prepare
 from ..io.arrays import as_array, read_arrays, read_labels
 from ..io.errors import SettingsError
@@ -61,11 +62,10 @@ def loss_told(
         DataError: the labels cannot be read.
     """
     labels = labels_in(x) if y is None else read_labels(y)
-    if loss not in (None, "auto") or is_zo(model) or labels is None or len(model.subgraphs) != 1:
+    graph = main_graph(model)
+    # A damaged model is left to `inject`, which refuses it.
+    if loss not in (None, "auto") or is_zo(model) or labels is None or graph is None or not graph.outputs:
         return loss
-    graph = model.only_graph
-    if not graph.outputs:
-        return loss  # a damaged model, which `inject` refuses
     output = graph.outputs[output_number(graph, loss_output)]
     if logits_of(graph, output)[1] is not None or output.type not in _OF_VALUES or not (output.shape and output.size):
         return loss

@@ -15,7 +15,7 @@ from ..converters import Model
 from ..converters.metadata import ZoLoss
 from ..converters.settings import InjectChanges
 from ..data import Data, DataError, Inputs, Labels, Samples, labelled, read_arrays
-from ..training.run_data import Given, RunData, Split, hold_out
+from ..training.run_data import Given, RunData, Split, hold_out, strata
 from .evaluation import with_loss
 
 # Parts of the samples, and how many of them are held out in turn: a fifth of few samples says little.
@@ -68,7 +68,7 @@ class Parts:
                 return cls(of, min(used, len(filled)), "group")
         in_order = overlap(data)
         random = np.random.default_rng(0)
-        classes = data.labels[numbers] if loss.of_samples else np.zeros(len(numbers), int)
+        classes = strata(data.labels, loss)[numbers]
         for begin, label in enumerate(np.unique(classes)):
             own = numbers[classes == label]
             if in_order:
@@ -152,6 +152,8 @@ def groups_of(x: Samples) -> Any:
 def overlap(data: Data) -> bool:
     """Returns whether samples are windows of a recording that overlap: the end of one is the beginning of the next."""
     (x, *_), found = data.inputs, 0
+    if data.steps > 1:
+        x = x.reshape(len(x), -1, x.shape[-1])
     if x.ndim < 3:
         return False
     pairs, length = min(_PAIRS, len(x) - 1), x.shape[1]

@@ -12,6 +12,7 @@ from .command import (
     FLAG_LOSS,
     Command,
     command_check,
+    continued,
     without_flag,
     without_instructions,
 )
@@ -47,6 +48,7 @@ from .log_formats import (
     is_due,
     write_step_record,
 )
+from .loss import OVER_LARGEST, OVER_SUM, join_losses
 from .node_control import NodeAction, NodeControl, NodeRequest
 from .node_layer import (
     ModelLoss,
@@ -90,6 +92,8 @@ __all__ = [
     "NodeRules",
     "NodeState",
     "NodeTask",
+    "OVER_LARGEST",
+    "OVER_SUM",
     "PERCENTILE_MAX",
     "QUERY_DTYPE",
     "Request",
@@ -113,10 +117,12 @@ __all__ = [
     "without_flag",
     "without_instructions",
     "command_words",
+    "continued",
     "distribution_at",
     "fnv1a",
     "installed",
     "is_due",
+    "join_losses",
     "library",
     "library_path",
     "logit_scale",

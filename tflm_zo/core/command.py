@@ -119,6 +119,13 @@ def without_flag(words: NDArray[np.int32], flag: int) -> NDArray[np.int32]:
     return quiet
 
 
+def continued(words: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Returns the words of a command without instructions that continues from the states of the last invoke."""
+    idle = without_instructions(words)
+    idle[0] |= constants.ZO_COMMAND_MAGIC | constants.ZO_FLAG_CONTINUE
+    return idle
+
+
 def without_instructions(words: NDArray[np.int32]) -> NDArray[np.int32]:
     """Returns the words of the same command without instructions, which changes no weight."""
     idle = np.zeros_like(words)

@@ -37,24 +37,32 @@ class Data:
     """Prepared samples and labels. The length is the number of samples.
 
     Attributes:
-        inputs: an array [samples, ...] for each input, of the input's shape and type.
+        inputs: an array [samples, ...] for each input, of the input's shape and type; of sequences [samples, steps,
+            ...].
         labels: int32 [samples] or [samples, places] (classes), int32 [samples, outputs] (0 and 1), in all -1 for a
-            missing label, or int8 [samples, ...] (targets of the mean squared error).
+            missing label, or int8 [samples, ...] (targets of the mean squared error); of sequences of each step.
+        steps: number of steps of each sequence; 1 if the samples are no sequences.
     """
 
     inputs: Sequence[NDArray[Any]]
     labels: NDArray[Any]
+    steps: int = 1
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, rows: Any) -> Data:
         """Returns the samples of a slice, of numbers, or of a bool for each sample."""
-        return Data([x[rows] for x in self.inputs], self.labels[rows])
+        return Data([x[rows] for x in self.inputs], self.labels[rows], self.steps)
 
     def __add__(self, other: Data) -> Data:
+        if self.steps != other.steps:
+            raise DataError(
+                f"Sequences must have the same number of steps. Received: {self.steps} and {other.steps}. Pad the shorter "
+                "ones, with labels -1 for the padding"
+            )
         pairs = zip(self.inputs, other.inputs, strict=True)
-        return Data([np.concatenate(pair) for pair in pairs], np.concatenate([self.labels, other.labels]))
+        return Data([np.concatenate(pair) for pair in pairs], np.concatenate([self.labels, other.labels]), self.steps)
 
 
 Samples = ArrayLike | Mapping[str, ArrayLike] | os.PathLike[str] | Data
@@ -83,7 +91,9 @@ def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
             one-hot [samples, classes]; with a class at each place, [samples, ...] of the output. Binary
             cross-entropy: 0 and 1 [samples, outputs]. In all, -1 stands for no label. Mean squared error: targets in
             the shape of the output and of the types of samples; without targets, the samples of a model with one
-            input are the targets (an autoencoder).
+            input are the targets (an autoencoder). Of sequences, which a model with states takes, [samples, steps,
+            ...], -1 for steps that do not count, as padding; or one label a sequence: of all steps if the loss is that
+            of the largest output, else of the last step.
 
     Raises:
         DataError: the data cannot be used; the message names the array and the constraint.
@@ -106,10 +116,38 @@ def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
         if targets is None:
             targets = _reconstruction(model, given)
         check_count(targets, len(inputs[0]), given.names[0])
-        labels = prepare_labels(targets, loss, model.label_details())
+        steps = _steps(model, inputs)
+        details = model.label_details()
+        labels = prepare_labels(targets, loss, details) if steps == 1 else _of_steps(targets, loss, details, steps)
         if not labelled(labels, loss.kind).any():
             raise DataError("y: no sample has a label (all are -1)")
-    return Data(inputs, labels)
+    return Data(inputs, labels, steps)
+
+
+def _steps(model: Inputs, inputs: Sequence[NDArray[Any]]) -> int:
+    """Returns the number of steps of prepared samples, 1 unless they are sequences."""
+    found = {x.shape[1] if x.ndim > len(model.input_details(i)[0]) else 1 for i, x in enumerate(inputs)}
+    if len(found) > 1:
+        raise DataError(f"`x` must have as many steps for each input. Received: {', '.join(map(str, sorted(found)))}.")
+    return int(found.pop())
+
+
+def _of_steps(y: NDArray[Any], loss: ZoLoss, details: Details, steps: int) -> NDArray[Any]:
+    """Prepares the labels of sequences, for each step or for each sequence."""
+    one = y.ndim == 1 or y.shape[1] != steps
+    if one and loss.kind == "mse":
+        raise DataError(f"`y` must have targets for each of {steps} steps. Received: shape {list(y.shape)}.")
+    flat = y if one else y.reshape(-1, *y.shape[2:])
+    labels = prepare_labels(flat, loss, details)
+    labels = np.repeat(labels[:, None], steps, 1) if one else labels.reshape(len(y), steps, *labels.shape[1:])
+    if one and loss.over == "sum":
+        labels[:, :-1] = -1
+    if loss.over == "largest" and ((labels >= 0) & (labels != labels.max(1, keepdims=True))).any():
+        raise DataError(
+            "`y` must have one label a sequence, since the loss is that of the step with the largest output. "
+            "Received: sequences with both 0 and 1. Inject the model with loss_over `sum` for labels of each step"
+        )
+    return labels
 
 
 def prepare_samples(model: Inputs, x: Samples) -> list[NDArray[Any]]:
@@ -122,7 +160,8 @@ def prepare_samples(model: Inputs, x: Samples) -> list[NDArray[Any]]:
 
 def _gather(model: Inputs, x: Samples) -> Gathered:
     names = model.metadata.original.inputs
-    return gather(x, {name: model.input_details(i)[0][1:] for i, name in enumerate(names)})
+    shapes = {name: model.input_details(i)[0][1:] for i, name in enumerate(names)}
+    return gather(x, shapes, of_steps=bool(model.metadata.states))
 
 
 def _inputs(model: Inputs, given: Gathered) -> list[NDArray[Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import lzma
+import math
 import os
 import tokenize
 import zipfile
@@ -95,13 +96,14 @@ def read_labels(source: Any) -> Any:
         return arrays["x"]
 
 
-def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
+def gather(source: Any, shapes: Mapping[str, Sequence[int]], *, of_steps: bool = False) -> Gathered:
     """Returns the samples of every input of a model, [samples, ...] each, in the shapes of the inputs.
 
     `source` is an array or list of samples for a model with one input; a list or tuple of them for several inputs; a
     dictionary or the path of an ``.npz`` file with arrays named like the inputs, or ``x`` (for several inputs ``x0``,
     ``x1``, …), and ``y`` for labels; or the path of an ``.npy`` file with the samples of a single input. `shapes` are
-    those of one sample by the input's name; dimensions of size 1 may be missing or added.
+    those of one sample by the input's name; dimensions of size 1 may be missing or added. With `of_steps`, samples may
+    also be sequences, [samples, steps, ...]; the steps may continue the first dimension of an input.
 
     Raises DataError if the file cannot be read, or an array is missing, has no numbers, is empty or not finite, or has
     another shape or number of samples than expected. The caller puts the file's name before the message, see `naming`.
@@ -115,7 +117,7 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
         given = [source[key] for key in called]
         y = None if "y" in called else source.get("y")
     elif len(names) == 1:
-        called, given = ["x"], [_only(source, tuple(shapes[names[0]]))]
+        called, given = ["x"], [_only(source, tuple(shapes[names[0]]), of_steps)]
     else:
         if not isinstance(source, list | tuple) or len(source) != len(names):
             count = len(source) if isinstance(source, list | tuple) else 1
@@ -128,7 +130,8 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]]) -> Gathered:
     for name, array in zip(called, arrays, strict=True):
         if len(array) != len(arrays[0]):
             raise DataError(f"{called[0]} has {len(arrays[0])} samples, {name} has {len(array)}")
-    shaped = [in_shape(array, shape, name) for name, array, shape in zip(called, arrays, shapes.values(), strict=True)]
+    shape_of = in_steps if of_steps else in_shape
+    shaped = [shape_of(array, shape, name) for name, array, shape in zip(called, arrays, shapes.values(), strict=True)]
     return Gathered(shaped, called, None if y is None else as_array(y, "y"), there)
 
 
@@ -160,11 +163,11 @@ def _renamed(source: Mapping[str, Any]) -> str:
     return f"; np.savez('part.npz', x=data[{part!r}], y=data[{labels!r}]) makes a file of one part"
 
 
-def _only(source: Any, shape: tuple[int, ...]) -> Any:
+def _only(source: Any, shape: tuple[int, ...], of_steps: bool) -> Any:
     """Returns the samples of a single input, which may be in a list or tuple of one element."""
     if isinstance(source, list | tuple) and len(source) == 1:
         with contextlib.suppress(DataError):
-            return in_shape(as_array(source[0], "x"), shape, "x")
+            return (in_steps if of_steps else in_shape)(as_array(source[0], "x"), shape, "x")
     return source
 
 
@@ -208,6 +211,16 @@ def in_shape(array: Array, shape: Sequence[int], name: str) -> Array:
     if sizes(array.shape[1:]) != sizes(shape):
         raise DataError(f"`{name}` must have samples of shape {list(shape)}. Received: {list(array.shape[1:])}.")
     return array.reshape(len(array), *shape)
+
+
+def in_steps(array: Array, shape: Sequence[int], name: str) -> Array:
+    """Returns samples as `in_shape` does, or sequences of several steps as [samples, steps, *shape]."""
+    given, wanted = sizes(array.shape[1:]), sizes(shape)
+    values = math.prod(wanted)
+    longer = given[1:] in (wanted, wanted[1:]) and math.prod(given) % values == 0
+    if given == wanted or not longer:
+        return in_shape(array, shape, name)
+    return array.reshape(len(array), -1, *shape)
 
 
 def sizes(shape: Sequence[int]) -> list[int]:

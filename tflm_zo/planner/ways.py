@@ -15,6 +15,7 @@ from ..converters.kernels import FILTER_OPERATORS
 from ..converters.model import Operator, Tensor
 from ..converters.selections import Last
 from ..converters.settings import NODES, InjectChanges
+from ..converters.states import is_streaming
 from ..firmware.boundaries import Rerun, boundaries_of
 from ..firmware.device_model import DeviceModel, device_model
 from ..firmware.planning import plan_run
@@ -98,7 +99,9 @@ def ways(model: Model, inject: InjectChanges | None = None, *, forward_only: boo
     through layers. Raises ConversionError if the model cannot be trained.
     """
     models, found, error = _Models(model, inject or {}), list[Way](), None
-    for make in (_by_exact, _by_nodes, _last_layer, _by_weights)[1 if forward_only else 0 :]:
+    # Weights alone can be perturbed for a whole sequence.
+    first = 3 if is_streaming(model) else 1 if forward_only else 0
+    for make in (_by_exact, _by_nodes, _last_layer, _by_weights)[first:]:
         try:
             found.extend(make(models))
         except (ConversionError, SettingsError) as this:
@@ -167,8 +170,7 @@ def backpropagation(model: Model, trained: Collection[str], minibatch: int) -> B
     filters or biases. As in the paper, it counts all buffers of a step: weights of all layers, activations of a
     minibatch, and, from the first trained layer on, errors of activations and gradients of weights.
     """
-    (graph,) = model.subgraphs
-    layers = graph.operators
+    layers = model.only_graph.operators
     weights = gradients = activations = errors = sums = 0
     begun = False
     for op in layers:

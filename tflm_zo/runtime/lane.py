@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import Directory, without_instructions
+from ..core import OVER_SUM, Directory, continued, join_losses, without_instructions
 
 Reader: TypeAlias = Callable[[], NDArray[Any]]
 """Returns a copy of an output that an engine has computed."""
@@ -26,6 +26,17 @@ class Fed(NamedTuple):
     inputs: Mapping[int, NDArray[Any]]  # original inputs by their numbers
     labels: NDArray[Any] | None
     entering: Mapping[int, NDArray[Any]]  # activations by the segment that they enter
+    #: steps of a sequence: inputs and labels are [samples, steps, ...] if there are several
+    steps: int = 1
+    over: int = OVER_SUM  # how losses of steps are joined
+
+    def at(self, step: int) -> Fed:
+        """Returns the inputs of a step; each step but the first continues from the state of the one before."""
+        if self.steps == 1:
+            return self
+        labels = None if self.labels is None else self.labels[:, step]
+        inputs = {i: x[:, step] for i, x in self.inputs.items()}
+        return Fed(continued(self.words) if step else self.words, inputs, labels, self.entering)
 
 
 @dataclass
@@ -79,10 +90,27 @@ class Lane:
         return [self._segments[k] for k in range(start, stop)]
 
     def run(self, start: int, stop: int, fed: Fed, first: int = 0) -> Found:
-        """Runs the segments `start` to `stop - 1` on samples `first`, `first` + 1, ….
+        """Runs the segments `start` to `stop - 1` on samples `first`, `first` + 1, …; sequences step by step.
 
         Rows of inputs and labels repeat if there are fewer than samples, because queries share those of a minibatch.
         """
+        if fed.steps == 1:
+            return self._run_step(start, stop, fed, first)
+        losses: NDArray[np.int32] | None = None
+        outputs: dict[int, list[NDArray[Any]]] = {}
+        for step in range(fed.steps):
+            now = fed.at(step)
+            found = self._run_step(start, stop, now, first)
+            for i, read in found.outputs.items():
+                outputs.setdefault(i, []).append(read())
+            if found.losses is not None:
+                labels = None if now.labels is None else _rows(now.labels, first, self.samples)
+                losses = join_losses(fed.over, labels, found.losses, losses)
+        if losses is not None:
+            np.maximum(losses, 0, out=losses)  # -1: no step has a label
+        return Found({}, {i: partial(np.stack, steps, 1) for i, steps in outputs.items()}, losses)
+
+    def _run_step(self, start: int, stop: int, fed: Fed, first: int) -> Found:
         found = Found()
         for k, segment in enumerate(self.segments(start, stop), start):
             self._feed(segment, k, fed, found, first)

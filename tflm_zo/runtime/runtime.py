@@ -16,7 +16,7 @@ from ..converters import Model, WeightArray, can_change_batch, extract_segment
 from ..converters.initial_weights import checked_weights
 from ..converters.model.schema import DTYPES
 from ..converters.segments import entering_tensor
-from ..core import Command, Directory, command_check
+from ..core import OVER_LARGEST, OVER_SUM, Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
 from ..data.prepare import Inputs, ModelError
 from ..io.errors import SettingsError
@@ -251,8 +251,10 @@ class Runtime(Inputs, ABC):
         given = self._given(start, boundary)
         entering = {**self._boundaries, **given}
         samples = len(entering[start] if start else self.inputs[0])
+        if start and self.steps > 1:
+            raise ValueError("`start` must be 0, because a sequence runs from its first step through all segments.")
         lane = self.lanes.of(samples)
-        fed = Fed(words, self.inputs, self.labels, entering)
+        fed = self._fed(words, entering)
         found = self.lanes.run(lane, samples, start, end, fed)
         self._status[start:end] = lane.segments(start, end)
         if keep:
@@ -284,6 +286,17 @@ class Runtime(Inputs, ABC):
             values[k] = np.ascontiguousarray(value)
         return values
 
+    @property
+    def steps(self) -> int:
+        """Number of steps of the samples of the next invoke: 1, or that of sequences for a model with states."""
+        shape = self.inputs[0].shape
+        return int(shape[1]) if len(shape) > len(self._input_details[0][0]) else 1
+
+    def _fed(self, words: NDArray[np.int32], entering: Mapping[int, NDArray[Any]]) -> Fed:
+        loss = self._metadata.loss
+        over = OVER_LARGEST if loss is not None and loss.over == "largest" else OVER_SUM
+        return Fed(words, self.inputs, self.labels, entering, self.steps, over)
+
     def execute(self, command: Command | NDArray[np.int32]) -> None:
         """Executes a command's weight updates without a useful forward pass. Boundaries, outputs and losses remain
         those of the last invoke; the command requests no losses. NativeError: the model does not allow the command;
@@ -292,7 +305,7 @@ class Runtime(Inputs, ABC):
         words, count = self._words(command), len(self.segments)
         self._outputs = {i: read().copy for i, read in self._outputs.items()}
         lane = self.lanes.of(1 if self.takes(1) else self.batch)
-        lane.run(0, count, Fed(words, self.inputs, self.labels, {}))
+        lane.run(0, count, self._fed(words, {}).at(0))
         self._status[:] = lane.segments(0, count)
 
     def _words(self, command: Command | NDArray[np.int32] | None) -> NDArray[np.int32]:

@@ -46,11 +46,15 @@ class BestState:
         found = run.evaluate(self._data)
         self._last = run.step, found
         # A device counts right answers of samples alone: it has no memory for labels of many places or outputs.
-        right = found.correct if self._runtime.metadata.known_loss.of_samples else 0
+        right = found.correct if self._counts_right else 0
         measurement = Measurement(run.step, found.labelled, found.loss_sum, right, self._data_checksum)
         run.add_measurement(measurement)
         if best_of(run.measurements) is measurement:
             self._kept = measurement, self._runtime.read_weights(), self._runtime.read_fractions()
+
+    @property
+    def _counts_right(self) -> bool:
+        return self._runtime.metadata.known_loss.of_samples and self._data.labels.ndim == 1
 
     @property
     def is_over(self) -> bool:
@@ -82,7 +86,7 @@ class BestState:
         """Returns "step", "loss" and, for classifiers, "accuracy" of each measurement, for a history."""
         counts = 0
         loss = self._runtime.metadata.known_loss
-        if loss.of_samples and not covered(self._data, loss).constant:
+        if self._counts_right and not covered(self._data, loss).constant:
             counts = int((self._data.labels >= 0).sum())
         return [
             {"step": m.step, "loss": m.loss * loss.unit} | ({"accuracy": m.correct / counts} if counts else {})

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..converters.metadata import ZoLoss
 from ..data import Data, labelled, to_real
 from ..runtime import Runtime
 
@@ -62,7 +63,7 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
     for losses, hits in _measured(runtime, data, watch):
         total += int(losses.sum(dtype=np.int64))
         right += 0 if hits is None else int(hits.sum())
-    counts = 0 if loss.kind == "mse" else int((labels >= 0).sum())
+    counts = 0 if loss.kind == "mse" else int(_known(labels, loss).sum())
     return Evaluation(
         samples=len(labels),
         labelled=int(labelled(labels, loss.kind).sum()),
@@ -83,7 +84,7 @@ def losses_of(runtime: Runtime, data: Data) -> tuple[NDArray[np.float64], NDArra
     if runtime.metadata.known_loss.kind == "mse":
         return losses, None
     hits = np.concatenate([hits.reshape(len(hits), -1) for _, hits in found if hits is not None])[kept]
-    known = (data.labels.reshape(len(data), -1) >= 0)[kept]
+    known = _known(data.labels, runtime.metadata.known_loss).reshape(len(data), -1)[kept]
     return losses, hits.sum(1) / known.sum(1)
 
 
@@ -101,20 +102,30 @@ def _measured(
         runtime.feed([x[rows] for x in data.inputs], labels[rows])
         runtime.invoke(command)
         of_classes = runtime.metadata.known_loss.kind != "mse"
-        # A guess is never -1, so a sample without a label is never correct.
-        yield runtime.losses()[:used].copy(), (_guesses(runtime) == labels[rows])[:used] if of_classes else None
+        yield runtime.losses()[:used].copy(), _hits(runtime, labels[rows])[:used] if of_classes else None
 
 
-def _guesses(runtime: Runtime) -> NDArray[Any]:
-    """Returns the predicted classes [batch], or 0 and 1 [batch, outputs], of the output that the loss reads."""
+def _known(labels: NDArray[Any], loss: ZoLoss) -> NDArray[np.bool_]:
+    """Returns which answers have a label; of a sequence whose largest output counts, it is one answer."""
+    return np.asarray((labels.max(1) if _of_largest(labels, loss) else labels) >= 0)
+
+
+def _of_largest(labels: NDArray[Any], loss: ZoLoss) -> bool:
+    return loss.over == "largest" and labels.ndim > 2
+
+
+def _hits(runtime: Runtime, labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Returns which classes, or 0 and 1, of the output that the loss reads are right, in the shape of `_known`."""
     loss = runtime.metadata.known_loss
     output = runtime.outputs()[loss.output]
     if loss.of_classes:
-        shape = (len(output),) if loss.of_samples else (len(output), loss.places)
-        return np.asarray(output.reshape(*shape, loss.classes).argmax(-1))
-    output = output.reshape(len(output), -1)
+        # A guess is never -1, so a sample without a label is never correct.
+        return np.asarray(output.reshape(*labels.shape, loss.classes).argmax(-1) == labels)
     _, _, scale, zero_point = runtime.output_details(loss.output)
-    return np.asarray(to_real(output, scale, zero_point) > (0.5 if loss.squashed else 0.0))
+    guesses = to_real(output.reshape(labels.shape), scale, zero_point) > (0.5 if loss.squashed else 0.0)
+    if _of_largest(labels, loss):
+        return np.asarray((guesses & (labels >= 0)).any(1) == labels.max(1))
+    return np.asarray(guesses == labels)
 
 
 def predict(runtime: Runtime, inputs: list[NDArray[Any]], watch: Watch | None = None) -> NDArray[Any]:

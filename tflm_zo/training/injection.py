@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..converters import ConversionError, InjectSettings, Model, inject
 from ..converters.constants import METADATA_NAME
 from ..converters.settings import LAYERS, InjectChanges
+from ..converters.states import is_streaming
 from . import algorithms
 from .checks import SettingsError
 from .lowering import weight_command_words
@@ -88,10 +89,11 @@ def trainable_model(
     **given: Unpack[InjectChanges],
 ) -> tuple[Model, Settings]:
     """Injects a plain model for a run, and returns the ZO model and the settings of the run, which `changed` changes
-    first. Without settings this is node perturbation or, with a warning, weight perturbation where no layer can carry
-    nodes. Other arguments and errors are those of `inject_for`.
+    first. Without settings this is node perturbation, weight perturbation of a streaming model or, with a warning, where
+    no layer can carry nodes. Other arguments and errors are those of `inject_for`.
     """
-    wanted = changed(algorithms.node() if settings is None else settings)
+    usual = algorithms.weight() if is_streaming(model) else algorithms.node()
+    wanted = changed(usual if settings is None else settings)
     try:
         return inject_for(model, wanted, **given), wanted
     except ConversionError as error:

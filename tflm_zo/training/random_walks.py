@@ -118,7 +118,7 @@ class NodeWalks(RandomWalks):
         used = min(self._steps * costs.minibatch, len(data))
         moved = data.take(samples_in_order(_DRAW, len(data), used))
         # Exact gradients read labels: those of other samples.
-        self._moved = Data(moved.inputs, moved.labels[samples_in_order(_DRAW - 1, used, used)])
+        self._moved = Data(moved.inputs, moved.labels[samples_in_order(_DRAW - 1, used, used)], data.steps)
         self._cost_of_walk = costs.until(self._steps, used) - self._steps * costs.queries
 
     @property

@@ -114,7 +114,7 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
             "held_out", f"divide the {len(numbers)} labelled samples into two parts that are not empty", share
         )
     order = np.random.default_rng(seed).permutation(numbers)
-    strata = labels[order] if loss.of_samples else np.zeros(len(order), np.int32)
+    strata = strata(labels, loss)[order]
     # Where each sample is in its class, 0..1: the first ones of all classes are held out.
     place = np.empty(len(order))
     for label in np.unique(strata):
@@ -129,11 +129,18 @@ def usual_held_out_samples(labels: NDArray[Any], loss: ZoLoss, seed: int) -> NDA
         judged = held_out_samples(labels, loss, _USUAL_SHARE, seed)
     except SettingsError:
         return None
-    if loss.of_samples:
-        classes = set(labels[labelled(labels, loss.kind)].tolist())
-        if not all(classes <= set(part.tolist()) for part in (np.delete(labels, judged), labels[judged])):
-            return None
+    strata = strata(labels, loss)
+    classes = set(strata[labelled(labels, loss.kind)].tolist())
+    if not all(classes <= set(part.tolist()) for part in (np.delete(strata, judged), strata[judged])):
+        return None
     return judged
+
+
+def strata(labels: NDArray[Any], loss: ZoLoss) -> NDArray[np.int32]:
+    """Returns the class of each sample or sequence, 0 where it has several."""
+    if not loss.of_samples and loss.over != "largest":
+        return np.zeros(len(labels), np.int32)
+    return np.asarray(labels.reshape(len(labels), -1).max(1), np.int32)
 
 
 def hold_out(data: Data, judged: NDArray[np.intp]) -> tuple[Data, Data]:

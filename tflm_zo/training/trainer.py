@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import Model, WeightArray, export_model, initial_weights, load_model, with_initial_weights
-from ..data import Data, Labels, Samples, prepare, prepare_samples
+from ..data import Data, DataError, Labels, Samples, prepare, prepare_samples
 from ..logs import IncompleteHeaderError, LogWarning
 from ..logs.writer import log_exists
 from ..runtime import load
@@ -183,6 +183,12 @@ class Trainer:
             seed=self.settings.seed,
         )
         data = self.data.train
+        if data.steps > 1 and len(self.runtime.segments) > 1:
+            raise DataError(
+                f"`x` must have samples of one step, because the model is cut into {len(self.runtime.segments)} segments "
+                f"for layer-wise training. Received: sequences of {data.steps} steps. Inject the model for algorithm "
+                "`weight`, which trains sequences"
+            )
         if epochs == "auto":
             epochs = usual_epochs(self.settings, len(data))
         total = self._planned_steps(epochs, steps, budget, len(data))
