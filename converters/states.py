@@ -7,7 +7,7 @@ first invoke of a sequence begins with the initial state, and the others continu
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -61,11 +61,12 @@ def main_graph(model: Model) -> Subgraph | None:
 
 
 def is_streaming(model: Model) -> bool:
-    """Returns whether a plain model keeps a state from one invoke to the next that its samples are sequences for: resource
-    variables and SVDF, but not an LSTM, whose input has all steps.
+    """Returns whether an invoke of a model, plain or ZO, is a step of a sequence: the model has resource variables or
+    SVDF. An LSTM alone has all steps in its input.
     """
     kinds = (BuiltinOperator.READ_VARIABLE, BuiltinOperator.SVDF)
-    return any(op.builtin in kinds for graph in model.subgraphs for op in graph.operators)
+    operators = (op for graph in model.subgraphs for op in graph.operators)
+    return any(op.builtin in kinds or (is_state(op) and bool(op.outputs)) for op in operators)
 
 
 def _initial_graphs(graph: Subgraph) -> Iterator[tuple[int, Operator]]:
@@ -143,7 +144,7 @@ def _open_variables(model: Model, graph: Subgraph, initial: dict[_Name, Tensor])
             read, value = op.outputs[0], initial[name]
             if (value.shape, value.type) != (read.shape, read.type):
                 raise ConversionError(f"variable `{shown}` is read in another shape or type than its initial value has")
-            state = _state(model, graph, shown, read)
+            state = _state(model, graph, shown, read, names)
             states[name] = state
             operators.append(_read(state, value, read, name))
         else:
@@ -159,8 +160,8 @@ def _open_variables(model: Model, graph: Subgraph, initial: dict[_Name, Tensor])
     graph.tensors = [t for t in graph.tensors if t not in names]
 
 
-def _state(model: Model, graph: Subgraph, name: str, like: Tensor) -> Tensor:
-    name = free_name(name or "state", {t.name for t in graph.all_tensors()})
+def _state(model: Model, graph: Subgraph, name: str, like: Tensor, handles: Collection[Tensor]) -> Tensor:
+    name = free_name(name or "state", {t.name for t in graph.all_tensors() if t not in handles})
     quantization = like.quantization.copy() if like.quantization else None
     state = Tensor(name, like.shape, like.type, model.empty_buffer, quantization, is_variable=True)
     graph.tensors.append(state)

@@ -17,8 +17,10 @@ extern "C" {
 /* The source of samples: flash, an SD card, a ring of recordings. A run reads each sample again and
  * again, so each must keep its number until the run is over.
  *
- *   sample  0 to samples - 1
- *   inputs  int8, one pointer per input of the model; null: not wanted
+ *   sample  0 to samples - 1; of sequences (ZO_SEQUENCE of the folder's zo_config.h) one step,
+ *           sample * ZO_SEQUENCE + step
+ *   inputs  values in the input's own type, int8 unless zo_config.h says another, one pointer per
+ *           input of the model; null: not wanted
  *   label   like zo_label of one sample: int32 class, -1: unlabelled (cross-entropy), int32 of each
  *           output (binary cross-entropy), int8 of each output (mean squared error); null: not
  *           wanted

@@ -34,6 +34,12 @@ struct Port {
 };
 
 constexpr int8_t kNone = -1;
+// Type of the output that the loss belongs to.
+#ifdef ZO_OUTPUT_TYPE
+using OutputType = ZO_OUTPUT_TYPE;
+#else
+using OutputType = int8_t;
+#endif
 constexpr uint32_t kMaxInputs = ZO_INPUTS;  // of the model
 // Inputs of segments that read them, the first reader of each first: several segments may read one.
 constexpr uint32_t kReaders = ZO_INPUT_READERS;

@@ -21,8 +21,12 @@ bool IsOfClasses(const ModelInfo& info) {
 }  // namespace
 
 uint32_t Feed::number(uint32_t i) const {
-  if (last == kInOrder) return zo_sample_at(order, first + i);
-  return first + i < last ? first + i : last;
+  const uint32_t sample = last == kInOrder ? zo_sample_at(order, first + i) : first + i < last ? first + i : last;
+#ifdef ZO_SEQUENCE
+  return sample * steps + step;
+#else
+  return sample;
+#endif
 }
 
 tflite::MicroInterpreter* Network::interpreter(uint32_t segment) const {
@@ -137,12 +141,12 @@ void Network::Enter(uint32_t segment, uint32_t start, Keep keep) {
   Pass(segment, start, keep);
 }
 
-// The trainers move weights themselves, so a command asks for losses, or for nothing.
-void Network::SetCommand(uint32_t segment, bool losses) {
+// The trainers move weights themselves, so a command has no instructions.
+void Network::SetCommand(uint32_t segment, uint32_t flags) {
   const int8_t index = info().segments[segment].command;
   if (index == kNone) return;
   int32_t* words = interpreter(segment)->input(static_cast<size_t>(index))->data.i32;
-  words[0] = losses ? static_cast<int32_t>(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS) : 0;
+  words[0] = flags != 0u ? static_cast<int32_t>(ZO_COMMAND_MAGIC | flags) : 0;
   words[1] = 0;
 }
 
@@ -209,8 +213,40 @@ zo_status Network::FeedInputs(const Feed& feed, uint32_t segment) {
 
 zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep) {
   if (!is_ready_) return ZO_ERROR_ORDER;
-  const uint32_t last = LastSegment();
   for (bool& labelled : labelled_) labelled = false;
+  const uint32_t flags = losses ? ZO_FLAG_LOSS : 0u;
+#ifdef ZO_SEQUENCE
+  streams_ = false;
+  if (feed != nullptr) {
+    for (int32_t& loss : joined_) loss = -1;
+    Feed own = *feed;
+    for (; own.step < own.steps; ++own.step) {
+      const zo_status status = RunStep(&own, flags | (own.step > 0 ? ZO_FLAG_CONTINUE : 0u), start, keep);
+      if (status != ZO_OK) return status;
+      tflite::MicroInterpreter* last = interpreter(LastSegment());
+      const Segment& segment = info().segments[LastSegment()];
+      if (!losses) continue;
+      zo_join_losses(ZO_SEQUENCE_OVER, ZO_BATCH, last->input(static_cast<size_t>(segment.label))->data.i32,
+                     last->output(static_cast<size_t>(segment.loss))->data.i32, joined_);
+    }
+    for (int32_t& loss : joined_) loss = loss < 0 ? 0 : loss;
+    return ZO_OK;
+  }
+#endif
+  return RunStep(feed, flags, start, keep);
+}
+
+#ifdef ZO_SEQUENCE
+zo_status Network::RunStream(const Feed& feed) {
+  if (!is_ready_ || (feed.continues && !streams_)) return ZO_ERROR_ORDER;
+  const zo_status status = RunStep(&feed, feed.continues ? ZO_FLAG_CONTINUE : 0u, 0, false);
+  streams_ = status == ZO_OK;
+  return status;
+}
+#endif
+
+zo_status Network::RunStep(const Feed* feed, uint32_t flags, uint32_t start, bool keep) {
+  const uint32_t last = LastSegment();
   // Labels first: a wrong one costs no forward pass. The activations of earlier segments write over them, so they are
   // read again below. A suffix is only run of samples whose labels have been seen.
   if (feed != nullptr && start == 0) {
@@ -227,7 +263,7 @@ zo_status Network::Run(const Feed* feed, bool losses, uint32_t start, bool keep)
       if (status == ZO_OK && k == last && last > 0) status = FeedLabels(*feed);
       if (status != ZO_OK) return status;
     }
-    SetCommand(k, losses);
+    SetCommand(k, flags);
     if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
   }
   return ZO_OK;
@@ -240,7 +276,7 @@ zo_status Network::Rerun(const Feed& feed, uint32_t first, uint32_t end) {
     Enter(k, first, k > first ? Keep::kAll : Keep::kNothing);
     const zo_status status = FeedInputs(feed, k);
     if (status != ZO_OK) return status;
-    SetCommand(k, false);
+    SetCommand(k, 0);
     if (interpreter(k)->Invoke() != kTfLiteOk) return ZO_ERROR_RUNTIME;
   }
   // Not through the inputs of `end`, whose activations may have a larger part of the arena.
@@ -250,9 +286,13 @@ zo_status Network::Rerun(const Feed& feed, uint32_t first, uint32_t end) {
 }
 
 const int32_t* Network::losses() {
+#ifdef ZO_SEQUENCE
+  return joined_;
+#else
   const uint32_t last = LastSegment();
   const auto index = static_cast<size_t>(info().segments[last].loss);
   return interpreter(last)->output(index)->data.i32;
+#endif
 }
 
 const int8_t* Network::output() {
@@ -265,7 +305,11 @@ const int8_t* Network::output() {
 
 zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t count, Evaluation* evaluation) {
   *evaluation = {};
+#ifdef ZO_SEQUENCE
+  const bool of_classes = false;  // right answers of samples alone are counted
+#else
   const bool of_classes = IsOfClasses(info()) && info().loss.places == 1u;
+#endif
   for (uint32_t done = 0; done < count; done += ZO_BATCH) {
     const Feed feed = {&source, nullptr, first + done, first + count - 1};
     const zo_status status = Run(&feed, true, 0, false);
@@ -276,9 +320,9 @@ zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t
         int32_t label = 0;
         int8_t* const none[kMaxInputs] = {};
         if (!source.read(source.context, feed.number(b), none, &label)) return ZO_ERROR_SAMPLE;
-        const int8_t* scores = output() + b * info().output.bytes;
+        const auto* scores = reinterpret_cast<const OutputType*>(output() + b * info().output.bytes);
         uint32_t largest = 0;
-        for (uint32_t j = 1; j < info().output.bytes; ++j) {
+        for (uint32_t j = 1; j < info().classes; ++j) {
           if (scores[j] > scores[largest]) largest = j;
         }
         evaluation->correct += static_cast<uint32_t>(largest == static_cast<uint32_t>(label));
@@ -292,6 +336,9 @@ zo_status Network::Evaluate(const SampleSource& source, uint32_t first, uint32_t
 
 zo_status Network::DataChecksum(const SampleSource& source, uint32_t samples, uint32_t* checksum) {
   uint32_t crc = 0;
+#ifdef ZO_SEQUENCE
+  samples *= ZO_SEQUENCE;
+#endif
   for (uint32_t i = 0; i < kMaxInputs; ++i) {
     const Port& port = info().inputs[i];
     int8_t* wanted[kMaxInputs] = {};

@@ -33,10 +33,16 @@ struct Feed {
   const zo_control_settings* order;
   uint32_t first;
   uint32_t last;  // or kInOrder
+#ifdef ZO_SEQUENCE
+  uint32_t steps = ZO_SEQUENCE;  // of a sample; 1: a step of a stream
+  uint32_t step = 0;             // which of them is fed
+  bool continues = false;        // a step of a stream: from the state behind the one before
+#endif
 #ifdef ZO_DRIFT_SEGMENT
   zo_drift* drift = nullptr;  // to which the layer's output for the first sample is added
 #endif
 
+  // What the source knows sample i by.
   uint32_t number(uint32_t i) const;
 };
 
@@ -91,6 +97,12 @@ class Network {
   // Errors: ZO_ERROR_ORDER: before Init, or if that has failed; ZO_ERROR_SAMPLE, ZO_ERROR_LABEL:
   // the source has no such sample or label; ZO_ERROR_RUNTIME. Weights stay unchanged.
   zo_status Run(const Feed* feed, bool losses, uint32_t start, bool keep);
+
+#ifdef ZO_SEQUENCE
+  // Runs the network from its first segment for a step of a stream. Errors: ZO_ERROR_ORDER: the feed
+  // continues, and the last Run was no step of a stream; those of Run.
+  zo_status RunStream(const Feed& feed);
+#endif
 
   // Runs segments [first, end) again from the kept input of the first one, or from the samples of a
   // feed, and keeps the inputs of the others and of `end`.
@@ -162,7 +174,8 @@ class Network {
   size_t DirectoryBytes() const;
   tflite::MicroInterpreter* interpreter(uint32_t segment) const;
   uint32_t LastSegment() const { return ZO_SEGMENTS - 1; }
-  void SetCommand(uint32_t segment, bool losses);
+  void SetCommand(uint32_t segment, uint32_t flags);
+  zo_status RunStep(const Feed* feed, uint32_t flags, uint32_t start, bool keep);
   // Which inputs of segments are kept: none, those that no Rerun computes, or all.
   enum class Keep { kNothing, kOnce, kAll };
   int8_t* passing(uint32_t segment, Keep keep) const;
@@ -186,6 +199,10 @@ class Network {
   bool is_ready_ = false;         // Init has succeeded
   bool is_restoring_ = false;     // the next invoke sets the model's own weights
   bool labelled_[ZO_BATCH] = {};  // samples of the last Run that have a label
+#ifdef ZO_SEQUENCE
+  int32_t joined_[ZO_BATCH] = {};  // losses of the sequences of the last Run
+  bool streams_ = false;           // the last Run was a step of a stream
+#endif
 };
 
 // Does slices of a trainer until a step is done, or the run is.

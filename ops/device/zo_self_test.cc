@@ -127,7 +127,10 @@ zo_status Network::SelfTest(zo_self_test* found) {
   if (status == ZO_OK) {
     made.Compare();
     const SampleSource source = {ReadNoise, this};
-    const Feed feed = {&source, nullptr, 0, ZO_BATCH - 1};
+    Feed feed = {&source, nullptr, 0, ZO_BATCH - 1};
+#ifdef ZO_SEQUENCE
+    feed.steps = 1;
+#endif
     status = Run(&feed, true, 0, false);
   }
   watch = nullptr;

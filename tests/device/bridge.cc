@@ -19,6 +19,11 @@ bool in_c = false;  // the called functions: the trainer's in C
 // --- Samples -------------------------------------------------------------------------------------
 
 constexpr uint32_t kMaxArrays = 8;
+#ifdef ZO_SEQUENCE
+constexpr uint32_t kSteps = ZO_SEQUENCE;
+#else
+constexpr uint32_t kSteps = 1;
+#endif
 
 struct Samples {
   const int8_t* inputs[kMaxArrays];
@@ -32,7 +37,7 @@ struct Samples {
 
 bool ReadSample(void* context, uint32_t sample, int8_t* const* inputs, void* label) {
   auto* from = static_cast<Samples*>(context);
-  if (++from->reads == from->failing_read || sample >= from->count) return false;
+  if (++from->reads == from->failing_read || sample >= kSteps * from->count) return false;
   for (uint32_t i = 0; i < kMaxArrays; ++i) {
     const uint32_t bytes = from->input_bytes[i];
     if (bytes > 0 && inputs[i] != nullptr) memcpy(inputs[i], from->inputs[i] + sample * bytes, bytes);
@@ -377,9 +382,15 @@ int device_export_weights(Weights* weights) {
   return in_c ? zo_trainer_export_weights(&sink) : trainer.ExportWeights(sink);
 }
 
+#ifdef ZO_SEQUENCE
+int device_stream(const int8_t* input, int8_t* output, int continues) {
+  return in_c ? zo_trainer_predict(&input, output, continues != 0) : trainer.Predict(&input, output, continues != 0);
+}
+#else
 int device_predict(const int8_t* input, int8_t* output) {
   return in_c ? zo_trainer_predict(&input, output) : trainer.Predict(&input, output);
 }
+#endif
 
 // Computes the outputs of samples from `first` on, like the guide's Predict.
 int device_infer(Samples* samples, uint32_t first, int8_t* outputs) {

@@ -443,6 +443,12 @@ class Device:
         output = ctypes.create_string_buffer(int(np.prod(self.output_shape[1:])))
         return self._call("device_predict", self.samples.arrays[0][sample].tobytes(), output), output.raw
 
+    def stream(self, step: int, *, continues: bool) -> tuple[int, bytes]:
+        """Predicts a step of a stream; steps count those of all samples."""
+        output = ctypes.create_string_buffer(int(np.prod(self.output_shape[1:])))
+        given = self.samples.arrays[0][step].tobytes()
+        return self._call("device_stream", given, output, int(continues)), output.raw
+
     def infer(self, first: int) -> tuple[int, NDArray[np.int8]]:
         outputs = np.zeros(self.output_shape, np.int8)
         return self._call(

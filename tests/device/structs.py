@@ -102,15 +102,16 @@ class Samples:
     """Samples in a device's memory; reads can be made to fail."""
 
     def __init__(self, data: Data) -> None:
-        self.arrays = [np.ascontiguousarray(a) for a in data.inputs]
-        self.labels = np.ascontiguousarray(data.labels)
+        count = len(data) * data.steps  # a device reads sequences step by step
+        self.arrays = [np.ascontiguousarray(a).reshape(count, -1) for a in data.inputs]
+        self.labels = np.ascontiguousarray(data.labels).reshape(count, -1)
         self.c = _Samples()
         for i, values in enumerate(self.arrays):
             self.c.inputs[i] = values.ctypes.data
             self.c.input_bytes[i] = values.nbytes // len(values)
         self.c.labels = self.labels.ctypes.data
         self.c.label_bytes = self.labels.nbytes // len(self.labels)
-        self.c.count = len(self.labels)
+        self.c.count = len(data)
 
     def fail_at(self, read: int) -> None:
         """Lets the read of this number from now on fail, counted from 1; 0: none."""

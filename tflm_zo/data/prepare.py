@@ -21,6 +21,7 @@ from ..io.arrays import (
     class_labels,
     gather,
     in_shape,
+    in_steps,
     integer_labels,
     naming,
     read_labels,
@@ -117,8 +118,7 @@ def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
             targets = _reconstruction(model, given)
         check_count(targets, len(inputs[0]), given.names[0])
         steps = _steps(model, inputs)
-        details = model.label_details()
-        labels = prepare_labels(targets, loss, details) if steps == 1 else _of_steps(targets, loss, details, steps)
+        labels = prepare_labels(targets, loss, model.label_details(), steps)
         if not labelled(labels, loss.kind).any():
             raise DataError("y: no sample has a label (all are -1)")
     return Data(inputs, labels, steps)
@@ -189,15 +189,22 @@ def _reconstruction(model: Inputs, given: Gathered) -> NDArray[Any]:
     return real_samples(x, scale, zero_point, dtype, given.names[0])
 
 
-def prepare_input(x: ArrayLike, details: Details, name: str) -> NDArray[Any]:
-    """Prepares samples of an input with these details; see `prepare`. Messages have the name."""
+def prepare_input(x: ArrayLike, details: Details, name: str, *, of_steps: bool = False) -> NDArray[Any]:
+    """Prepares samples of an input with these details, or with `of_steps` also sequences; see `prepare`. Messages have
+    the name.
+    """
     shape, dtype, scale, zero_point = details
-    return np.ascontiguousarray(quantize(in_shape(as_array(x, name), shape[1:], name), scale, zero_point, dtype, name))
+    given = (in_steps if of_steps else in_shape)(as_array(x, name), shape[1:], name)
+    return np.ascontiguousarray(quantize(given, scale, zero_point, dtype, name))
 
 
-def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details) -> NDArray[Any]:
-    """Prepares labels or targets of a loss for an input with these details, as `prepare` does; see `Data`."""
+def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details, steps: int = 1) -> NDArray[Any]:
+    """Prepares labels or targets of a loss for an input with these details, as `prepare` does, of sequences of so many
+    steps; see `Data`.
+    """
     given = as_array(y, "y")
+    if steps > 1:
+        return _of_steps(given, loss, details, steps)
     if loss.of_classes:
         return class_labels(given, loss.classes, loss.places)
     shape, dtype, scale, zero_point = details

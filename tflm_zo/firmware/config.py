@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
-from ..converters.model.graph import Tensor
-from ..core import MEASUREMENT_BYTES
+from ..converters.model.graph import Quantization, Tensor
+from ..converters.model.schema import TensorType
+from ..core import MEASUREMENT_BYTES, OVER_LARGEST, OVER_SUM
 from ..training.lowering import LoweredRun
 from .device_model import bytes_of_sample
 from .drift import DriftLayer
 from .sizes import Ram, log_size_of
 from .source_text import fill, own
-from .tables import loss_output
+from .tables import C_TYPES, loss_output
 
 
 def config_source(
@@ -27,6 +30,7 @@ def config_source(
     model_name: str,
     command: str,
     drift: DriftLayer | None,
+    sequence: int,
     **sizes: int,
 ) -> str:
     """Returns the text of ``zo_config.h`` for a ZO model with its metadata, the plan of its run, and the run's RAM.
@@ -56,6 +60,8 @@ def config_source(
         name=name,
         command=command,
         drift=drift,
+        sequence=sequence,
+        over=OVER_LARGEST if loss.over == "largest" else OVER_SUM,
         model_name=model_name,
         plan=plan,
         ram=ram,
@@ -75,11 +81,14 @@ def config_source(
 def _port(name: str, tensor: Tensor, size: int) -> dict[str, object]:
     """Returns what the macros of an input or output say."""
     quantization = tensor.quantization
+    if tensor.type == TensorType.FLOAT32:
+        quantization = Quantization(np.ones(1, np.float32), np.zeros(1, np.int64))
     if quantization is None or not len(quantization.scales):
         raise ConversionError(f"tensor `{tensor.name}` must have a scale. Received: none. Convert it again.")
     scale = f"{quantization.scale:.9g}"
     return {
         "name": name,
+        "type": C_TYPES[tensor.type],
         "scale": scale if re.search("[.e]", scale) else f"{scale}.0",
         "zero_point": quantization.zero_point,
         "shape": tensor.shape[1:] or [1],

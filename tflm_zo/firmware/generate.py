@@ -11,6 +11,7 @@ from .._version import __version__
 from ..converters.errors import ConversionError
 from ..converters.metadata import ZoMetadata, read_metadata
 from ..converters.model import Model
+from ..converters.model.schema import TensorType
 from ..data import Data
 from ..training.lowering import LoweredRun
 from .amalgamation import Unit, join
@@ -27,7 +28,7 @@ from .resolver import operators_of, resolver_source
 from .self_test import self_test_source
 from .sizes import Ram, ram_of, trainer_of
 from .source_text import comment, fill, identifier, own
-from .tables import model_source, run_settings
+from .tables import C_TYPES, loss_output, model_source, run_settings
 
 # The trainer of the model itself, which the op pack's trainers are joined to.
 _CLASS_HEADER, _CLASS_SOURCE = "ops/model/trainer.h", "ops/model/trainer.cc"
@@ -80,33 +81,37 @@ class Firmware:
         return write_folder(folder, self.files, self.example, force=force)
 
 
-def _samples(given: Data | None, source: str, model: Model, metadata: ZoMetadata, names: Mapping[str, str]) -> str:
+def _samples(
+    given: Data | None, source: str, model: Model, metadata: ZoMetadata, names: Mapping[str, str], sequence: int
+) -> str:
     loss = metadata.loss
     assert loss is not None
+    fed = {
+        port.index: tensor
+        for k, segment in enumerate(metadata.segments)
+        for port, tensor in zip(segment.inputs, model.subgraphs[k].inputs, strict=True)
+        if port.role == "input" and port.index is not None
+    }
     if given is None:
-        sizes = {
-            port.index: segment_input.size // metadata.batch
-            for k, segment in enumerate(metadata.segments)
-            for port, segment_input in zip(segment.inputs, model.subgraphs[k].inputs, strict=True)
-            if port.role == "input" and port.index is not None
-        }
+        sizes = {i: tensor.size // metadata.batch for i, tensor in fed.items()}
         of_int8 = loss.kind == "mse"
         return fill(
             "zo_samples_noise.cc.in",
             **names,
-            input_bytes=", ".join(str(sizes[i]) for i in sorted(sizes)),
+            inputs=[(sizes[i], C_TYPES[fed[i].type]) for i in sorted(sizes)],
+            sequence=sequence,
             label_bytes=loss.labels * (1 if of_int8 else 4),
             classes=loss.classes,
             of_int8=of_int8,
         )
-    count = len(given)
-    inputs = [values.reshape(count, -1) for values in given.inputs]
+    count = len(given) * sequence
     return fill(
         "zo_samples_data.cc.in",
         **names,
         count=count,
         data=source,
-        inputs=inputs,
+        sequence=sequence,
+        inputs=[(C_TYPES[fed[i].type], values.reshape(count, -1)) for i, values in enumerate(given.inputs)],
         labels=given.labels.reshape(count, -1),
     )
 
@@ -120,14 +125,16 @@ def generate(
     command: str,
     samples: Data | None = None,
     data: str = "",
+    sequence: int = 1,
 ) -> Firmware:
     """Generates the folder with which a TFLM build trains a ZO model with a loss on a device. `name` is the model's, of
     which an identifier is made, `platform` one of `PLATFORMS`, and `command` the command line for the files' first
-    lines. `samples` from the file `data` are compiled into the example. Raises ConversionError if the model cannot be
+    lines. `samples` from the file `data` are compiled into the example, and `sequence` is the number of steps of each.
+    Raises ConversionError if the model cannot be
     trained on a device.
     """
     metadata = read_metadata(model)
-    _check(metadata, plan)
+    _check(metadata, plan, sequence)
     builds, given, name, command = PLATFORMS[platform], name, identifier(name), comment(command)
     names, trainer = own(name), trainer_of(plan)
     device, wanted = device_model(model, plan), features(model, metadata, plan)
@@ -162,6 +169,7 @@ def generate(
         "tables": tables,
         "models": arrays,
         "drift": drift,
+        "sequence": sequence,
     }
     own_class = {
         _CLASS_HEADER: fill("trainer_class.h.in", **of_class),
@@ -174,7 +182,7 @@ def generate(
         {path: without_model(text, name) for path, text in own_class.items()},
         without_model(model_text + resolver, name),
         wanted,
-        {*builds.absent, *([] if drift else ["ZO_DRIFT_SEGMENT"])},
+        {*builds.absent, *_absent(metadata, model, drift is not None, sequence)},
         _OF_INTERPRETERS if wanted["ZO_WITH_COMMANDS"] else (),
         name,
         command,
@@ -193,11 +201,12 @@ def generate(
             tensors=len(device.trained),
             operators=len(operators_of(device.segments)),
             drift=drift,
+            sequence=sequence,
         ),
         f"{names['zo']}_model.cc": model_text,
         **of_model(joined, name),
     }
-    example = {f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names)}
+    example = {f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names, sequence)}
     layout = builds.lay_out(Project(name, command, sources, example, drift is not None))
     files = {**layout.files, CHECKSUMS: checksums(layout.files)}
     return Firmware(
@@ -212,7 +221,17 @@ def generate(
     )
 
 
-def _check(metadata: ZoMetadata, plan: LoweredRun) -> None:
+def _absent(metadata: ZoMetadata, model: Model, has_drift: bool, sequence: int) -> list[str]:
+    """Returns the macros of ``zo_config.h`` that it does not define."""
+    segment, index, *_ = loss_output(model, metadata)
+    of_int8 = model.subgraphs[segment].outputs[index].type == TensorType.INT8
+    there = {"ZO_DRIFT_SEGMENT": has_drift, "ZO_SEQUENCE": sequence > 1, "ZO_OUTPUT_TYPE": not of_int8}
+    return [name for name, is_there in there.items() if not is_there]
+
+
+def _check(metadata: ZoMetadata, plan: LoweredRun, sequence: int) -> None:
+    if sequence > 1 and (plan.tasks or plan.settings.blocks):
+        raise ConversionError(f"sequences of {sequence} steps train by weight perturbation of the whole model only")
     if not plan.tasks and plan.settings.blocks:
         late = [p for s in metadata.segments[1:] for p in s.inputs if p.role == "input"]
         if late:

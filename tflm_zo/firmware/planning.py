@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from ..converters import ConversionError, Model, load_model, read_metadata
+from ..converters.states import is_streaming
 from ..core import MEASUREMENT_BYTES, SNAPSHOT_RECORD_BYTES, STORE_UNIT_MOST, StepRecord
 from ..data import Data, Inputs, Samples, prepare
 from ..runtime import load_fastest
@@ -89,6 +90,7 @@ def generate_firmware(
     command: str = "tflm_zo.generate_firmware",
     data: Samples | None = None,
     data_name: str = "",
+    sequence: int | None = None,
     memory: StepMemory | None = None,
 ) -> Firmware:
     """Generates a folder of C and C++ that trains a model in a build of TensorFlow Lite Micro.
@@ -105,6 +107,7 @@ def generate_firmware(
         command: command line, for the files' first lines.
         data: samples and labels to compile into the example, from `tflm_zo.data.prepare`.
         data_name: name of the file that the samples are from.
+        sequence: number of steps of each sample, of a streaming model; None: that of the data.
         memory: how the device saves memory in a step, of a run that fits (`fit`); None: it saves none.
 
     Raises:
@@ -122,4 +125,18 @@ def generate_firmware(
     arrays = None if data is None else prepare(Inputs(zo), data)
     plan = plan_run(zo, measured(zo, own, arrays, steps), steps=steps, samples=samples)
     plan = dataclasses.replace(plan, memory=memory or plan.memory)
-    return generate(zo, plan, name=name, platform=platform, command=command, samples=arrays, data=data_name)
+    length = _sequence(zo, arrays, sequence)
+    return generate(
+        zo, plan, name=name, platform=platform, command=command, samples=arrays, data=data_name, sequence=length
+    )
+
+
+def _sequence(zo: Model, data: Data | None, given: int | None) -> int:
+    """Returns the number of steps of a sample."""
+    known = None if data is None else data.steps
+    if given is not None and (given < 1 or known not in (None, given) or not is_streaming(zo)):
+        wanted = f"be {known}, that of the data" if known is not None else "be at least 1, of a streaming model"
+        raise SettingsError("sequence", wanted, given)
+    if given is None and known is None and is_streaming(zo):
+        raise SettingsError("sequence", "be the number of steps of a sample of a streaming model", None, "Or give the data")
+    return known or given or 1

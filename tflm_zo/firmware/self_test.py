@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..converters import constants
 from ..converters.metadata import ZoMetadata, ZoPort, read_metadata, with_metadata
 from ..converters.model import Model, Operator, Tensor
+from ..converters.model.schema import TensorType
 from ..converters.passes.layer_names import shown_name
 from ..data import ModelError
 from ..runtime import InvokeError, RuntimeUnavailableError, load_fastest
@@ -60,12 +61,14 @@ def _with_all_outputs(model: Model) -> tuple[Model, dict[tuple[int, int], int]]:
 def _computed(model: Model) -> list[list[tuple[Operator, list[NDArray[Any]]]]]:
     """Returns the operators of each segment that compute activations or losses, with their outputs."""
     own, numbers = _with_all_outputs(model)
+    if any(t.type == TensorType.FLOAT32 for graph in own.subgraphs for t in graph.inputs):
+        raise ModelError("an input is floating-point, for which there is no noise")
     runtime = load_fastest(own)
     count = len(runtime.metadata.original.inputs)
     inputs = [runtime.input_details(i)[:2] for i in range(count)]
     runtime.set_inputs(
         *(
-            noise(shape[0], count, i, int(np.prod(shape[1:]))).reshape(shape).astype(dtype)
+            noise(shape[0], count, i, int(np.prod(shape[1:])) * dtype.itemsize).view(dtype).reshape(shape)
             for i, (shape, dtype) in enumerate(inputs)
         )
     )
@@ -90,7 +93,7 @@ def _computed(model: Model) -> list[list[tuple[Operator, list[NDArray[Any]]]]]:
 def _name(op: Operator, metadata: ZoMetadata) -> str:
     filters = {t.name: t.layer for t in metadata.trainable}
     named = [filters[t.name] for t in op.inputs if t is not None and t.name in filters]
-    layer = named[0] if named else shown_name(op.outputs[0].name)
+    layer = named[0] if named else shown_name(next(t.name for t in (*op.outputs, *op.inputs) if t is not None))
     return f"{layer} ({op.code.name.removeprefix(constants.OP_PREFIX)})"
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import jinja2
+import numpy as np
 
 from .._version import __version__
 
@@ -22,10 +23,10 @@ def own(name: str) -> dict[str, str]:
     return {"zo": f"{name}_zo", "ZO": f"{name}_zo".upper()}
 
 
-def numbers(values: Iterable[int], indent: int = 4, width: int = 100) -> str:
+def numbers(values: Iterable[int | np.floating[Any]], indent: int = 4, width: int = 100) -> str:
     """Returns numbers separated by commas, in lines."""
     space = " " * indent
-    text = ", ".join(str(int(v)) for v in values)
+    text = ", ".join(f"{v!s}f" if isinstance(v, np.floating) else str(int(v)) for v in values)
     return textwrap.fill(text, width, initial_indent=space, subsequent_indent=space)
 
 

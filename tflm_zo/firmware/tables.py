@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from ..converters.errors import ConversionError
 from ..converters.initial_weights import step_multipliers, update_masks
 from ..converters.metadata import ZoMetadata
-from ..converters.model import Model
+from ..converters.model import Model, Tensor
+from ..converters.model.schema import TensorType
 from ..core import SeedLogHeader
 from ..core.loader import constants
 from ..logs import fingerprint
@@ -22,6 +23,14 @@ from .drift import DriftLayer
 from .source_text import fields, fill, own
 
 _MAX_INPUTS = 8  # kMaxInputs
+#: Types of inputs, and of the output that the loss belongs to, in C.
+C_TYPES: Final = {
+    TensorType.INT8: "int8_t",
+    TensorType.UINT8: "uint8_t",
+    TensorType.INT16: "int16_t",
+    TensorType.INT32: "int32_t",
+    TensorType.FLOAT32: "float",
+}
 
 
 def _segments(
@@ -56,11 +65,7 @@ def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int, int
         for i, port in enumerate(segment.inputs):
             if port.role != "input" or port.index is None:
                 continue
-            if model.subgraphs[k].inputs[i].type_name != "INT8":
-                raise ConversionError(
-                    f"input {port.index} is not int8: firmware feeds int8 inputs only; convert the "
-                    "model with inference_input_type=tf.int8"
-                )
+            _check_type(f"input {port.index}", model.subgraphs[k].inputs[i])
             row = k, i, port.index, bytes_of_sample(model, k, "inputs", i, metadata.batch)
             found.setdefault(port.index, []).append(row)
     count = len(metadata.original.inputs)
@@ -69,6 +74,11 @@ def _inputs(model: Model, metadata: ZoMetadata) -> list[tuple[int, int, int, int
     if unread := sorted(set(range(count)) - set(found)):
         raise ConversionError(f"input {unread[0]} is read by no segment: remove it from the model")
     return [found[i][0] for i in range(count)] + [row for i in range(count) for row in found[i][1:]]
+
+
+def _check_type(what: str, tensor: Tensor) -> None:
+    if tensor.type not in C_TYPES:
+        raise ConversionError(f"{what} is {tensor.type_name}, which firmware does not support; convert it to int8")
 
 
 def _check_fed(device: DeviceModel, metadata: ZoMetadata, inputs: Sequence[tuple[int, int, int, int]]) -> None:
@@ -90,11 +100,7 @@ def loss_output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]
                 continue
             # Later segments overwrite the outputs of earlier ones, except their own inputs.
             outputs, last = model.subgraphs[k].outputs, len(metadata.segments) - 1
-            if outputs[i].type_name != "INT8":
-                raise ConversionError(
-                    f"output {port.index} is not int8: firmware reads int8 outputs only; convert the "
-                    "model with inference_output_type=tf.int8"
-                )
+            _check_type(f"output {port.index}", outputs[i])
             boundary = segment.output_index("boundary")
             entering = None if boundary is None else outputs[boundary]
             if k != last and (k != last - 1 or outputs[i] is not entering):

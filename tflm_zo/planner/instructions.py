@@ -167,7 +167,7 @@ class Instructions:
 
     def operator(self, op: Operator) -> float:
         """Returns the instructions of an operator for one sample; 0 for operators of training."""
-        if op.code.name.startswith(OP_PREFIX):
+        if op.code.name.startswith(OP_PREFIX) or not op.outputs:
             return 0.0
         kernel, counts = features(op)
         coefficients = instruction_table()["operators"][f"{self.core}-{self.kernels}"]

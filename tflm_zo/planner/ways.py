@@ -170,7 +170,7 @@ def backpropagation(model: Model, trained: Collection[str], minibatch: int) -> B
     filters or biases. As in the paper, it counts all buffers of a step: weights of all layers, activations of a
     minibatch, and, from the first trained layer on, errors of activations and gradients of weights.
     """
-    layers = model.only_graph.operators
+    layers = [op for op in model.only_graph.operators if op.outputs]
     weights = gradients = activations = errors = sums = 0
     begun = False
     for op in layers:

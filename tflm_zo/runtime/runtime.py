@@ -162,7 +162,8 @@ class Runtime(Inputs, ABC):
         """Sets the original inputs, in the model's order, for all following invokes.
 
         Args:
-            arrays: an array for each input, [batch, ...], of the types that `tflm_zo.data.prepare` accepts.
+            arrays: an array for each input, [batch, ...], of sequences [batch, steps, ...], of the types that
+                `tflm_zo.data.prepare` accepts.
                 Floating point for an int8 or uint8 input is quantized with the input's scale and zero point,
                 rounding half to even, clipped to -128..127 or 0..255.
 
@@ -176,7 +177,7 @@ class Runtime(Inputs, ABC):
         prepared = {}
         for i, array in enumerate(arrays):
             details = self._input_details[i]
-            prepared[i] = prepare_input(array, details, f"input {i}")
+            prepared[i] = prepare_input(array, details, f"input {i}", of_steps=bool(self._metadata.states))
             if len(prepared[i]) != details[0][0]:
                 raise DataError(f"`input {i}` must have {details[0][0]} samples. Received: {len(prepared[i])}.")
         self.inputs = prepared
@@ -188,7 +189,7 @@ class Runtime(Inputs, ABC):
         loss = self._metadata.loss
         if loss is None:
             raise DataError("the model has no loss. Give no labels")
-        prepared = prepare_labels(labels, loss, self.label_details())
+        prepared = prepare_labels(labels, loss, self.label_details(), self.steps)
         if len(prepared) != self.batch:
             raise DataError(f"`y` must have {self.batch} labels, the model's batch. Received: {len(prepared)}.")
         self.labels = prepared.view()

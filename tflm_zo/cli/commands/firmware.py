@@ -65,6 +65,10 @@ def firmware(
         int | None,
         optional("N", f"Number of training samples on the device (default: all of --data, else {_SAMPLES}).", "Data"),
     ] = None,
+    sequence: Annotated[
+        int | None,
+        optional("N", "Steps of a sample, of a streaming model (default: those of --data).", "Data"),
+    ] = None,
     epochs: Epochs = None,
     steps: Steps = None,
     algorithm: Annotated[
@@ -159,6 +163,7 @@ def firmware(
         command=_command(context),
         data=arrays,
         data_name="" if data is None else data.name,
+        sequence=sequence,
         memory=fitted.memory if fitted else None,
     )
     kept = made.write(output, force=force)

@@ -1,0 +1,95 @@
+"""Streaming networks: ring buffers as inputs and outputs of the graph, and as resource variables."""
+
+from typing import Any
+
+import numpy as np
+
+from helpers.models.graph_builder import Activation, GraphBuilder, Padding, Value, schema
+from tflm_zo.converters import Model, load_model
+from tflm_zo.converters.model import Operator, OperatorCode, Subgraph, Tensor
+from tflm_zo.converters.model.schema import BuiltinOperator, TensorType
+
+FEATURES = 6
+CHANNELS = 4
+KERNELS = 3, 2
+
+
+def _next(g: GraphBuilder, x: Value, name: str) -> Value:
+    """The last rows of a buffer, without the first one."""
+    _, rows, *rest = x.shape
+    begin, end = g.int32(f"{name}/begin", [0, 1, 0, 0]), g.int32(f"{name}/end", [1, rows, *rest])
+    strides = g.int32(f"{name}/strides", [1, 1, 1, 1])
+    out = g.value(name, (1, rows - 1, *rest), x.scale, x.zero_point, x.rms)
+    g.operator("STRIDED_SLICE", [x.index, begin, end, strides], [out.index], "StridedSlice")
+    return out
+
+
+def with_ports(outputs: int = 1, seed: int = 31) -> bytes:
+    """Builds a network of two convolutions over time whose ring buffers are inputs and outputs 1 and 2. `outputs`: 1 for
+    a LOGISTIC, 0 for a regression to three numbers, else classes of a SOFTMAX.
+    """
+    g = GraphBuilder(seed)
+    x: Value = g.input("frame", [1, 1, 1, FEATURES])
+    states = []
+    for i, rows in enumerate(KERNELS):
+        old = g.input(f"buffer_{i}", [1, rows - 1, 1, x.shape[-1]], x.scale, x.zero_point)
+        both = g.value(f"concat_{i}", (1, rows, 1, x.shape[-1]), x.scale, x.zero_point, x.rms)
+        g.operator("CONCATENATION", [old.index, x.index], [both.index], "Concatenation", axis=1)
+        states.append(_next(g, both, f"next_{i}"))
+        x = g.conv(both, f"conv_{i}", CHANNELS, (rows, 1), padding=Padding.VALID)
+    x = g.dense(g.flatten(x, "flatten"), "fc", outputs or 3, Activation.NONE)
+    if outputs == 1:
+        x = g.logistic(x, "logistic")
+    elif outputs > 1:
+        x = g.softmax(x, "softmax")
+    return g.build([x, *states])
+
+
+def _operator(kind: int, inputs: list[Tensor | None], outputs: list[Tensor], options: str = "", **given: Any) -> Operator:
+    op = Operator(OperatorCode(kind), inputs, outputs)
+    if options:
+        op.raw.builtinOptionsType = getattr(schema.BuiltinOptions, f"{options}Options")
+        op.raw.builtinOptions = getattr(schema, f"{options}OptionsT")()
+        for name, value in given.items():
+            setattr(op.raw.builtinOptions, name, value)
+    return op
+
+
+def initial_states(seed: int | None) -> list[np.ndarray]:
+    """Returns the initial values of the buffers, of noise, or the zero points for None."""
+    rng = np.random.default_rng(seed or 0)
+    shapes = [(1, KERNELS[0] - 1, 1, FEATURES), (1, KERNELS[1] - 1, 1, CHANNELS)]
+    zero_points = [t.quantization.zero_point for t in load_model(with_ports()).subgraphs[0].inputs[1:] if t.quantization]
+    if seed is None:
+        return [np.full(shape, z, np.int8) for shape, z in zip(shapes, zero_points, strict=True)]
+    return [rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes]
+
+
+def with_variables(outputs: int = 1, seed: int = 31, initial: int | None = None) -> Model:
+    """Builds the same network with resource variables; `initial`: seed of their initial values, or None for the zero
+    points.
+    """
+    model = load_model(with_ports(outputs, seed))
+    (graph,) = model.subgraphs
+    first = Subgraph("NoOp")
+    old, new, values = graph.inputs[1:], graph.outputs[1:], initial_states(initial)
+    handles: list[Tensor] = []
+    for i, (tensor, next_, value) in enumerate(zip(old, new, values, strict=True)):
+        own, other = (Tensor(f"state_{i}", (), TensorType.RESOURCE, model.empty_buffer) for _ in range(2))
+        names = {"container": "", "sharedName": f"stream_{i}"}
+        constant = tensor.copy()
+        constant.name = f"initial_{i}"
+        constant.set_data(value)
+        first.operators.append(_operator(BuiltinOperator.VAR_HANDLE, [], [other], "VarHandle", **names))
+        first.operators.append(_operator(BuiltinOperator.ASSIGN_VARIABLE, [other, constant], []))
+        graph.operators.insert(0, _operator(BuiltinOperator.READ_VARIABLE, [own], [tensor]))
+        at = next(k for k, op in enumerate(graph.operators) if next_ in op.outputs)
+        graph.operators.insert(at + 1, _operator(BuiltinOperator.ASSIGN_VARIABLE, [own, next_], []))
+        graph.operators.insert(0, _operator(BuiltinOperator.VAR_HANDLE, [], [own], "VarHandle", **names))
+        handles.append(own)
+    # Handles before the operators that read them.
+    graph.operators.sort(key=lambda op: op.builtin != BuiltinOperator.VAR_HANDLE)
+    graph.operators.insert(0, _operator(BuiltinOperator.CALL_ONCE, [], [], "CallOnce", initSubgraphIndex=1))
+    graph.inputs, graph.outputs = graph.inputs[:1], graph.outputs[:1]
+    model.subgraphs = [graph, first]
+    return load_model(model.to_bytes())
