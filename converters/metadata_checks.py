@@ -75,7 +75,11 @@ def faults(m: ZoMetadata) -> Iterator[str]:
         yield "loss.elements: a cross-entropy has two classes at least"
     if m.loss is not None and (m.loss.elements % m.loss.places or m.loss.places > 1 and m.loss.kind != "cross_entropy"):
         yield "loss.places: it does not divide the elements of a cross-entropy"
-    if m.loss is not None and m.loss.over == "largest" and (m.loss.kind, m.loss.elements) != ("binary_cross_entropy", 1):
+    if (
+        m.loss is not None
+        and m.loss.over == "largest"
+        and (m.loss.kind, m.loss.elements) != ("binary_cross_entropy", 1)
+    ):
         yield "loss.over: a largest output is that of one binary cross-entropy"
     yield from _port_faults(m, last)
     yield from _layer_faults(m)

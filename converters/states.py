@@ -1,6 +1,6 @@
 """States of a network: tensors that outlive an invoke, such as ring buffers of streaming convolutions.
 
-A ZO model has a state as a variable tensor that TFLM_ZO_STATE resets, reads and assigns (ops/core/graph/zo_op.h). So the
+A ZO model has a state as a variable tensor that TFLM_ZO_STATE resets, reads and assigns (ops/core/graph/zo_op.h). The
 first invoke of a sequence begins with the initial state, and the others continue.
 """
 
@@ -44,7 +44,9 @@ def is_assignment(op: Operator) -> bool:
 
 def states_of(graph: Subgraph) -> list[Tensor]:
     """Returns the states of a subgraph of a ZO model, in the order in which they are reset."""
-    return [t for op in graph.operators if is_state(op) and not is_assignment(op) for t in op.inputs[:1] if t is not None]
+    return [
+        t for op in graph.operators if is_state(op) and not is_assignment(op) for t in op.inputs[:1] if t is not None
+    ]
 
 
 def nbytes_of(state: Tensor) -> int:
@@ -115,7 +117,12 @@ def _initial_values(graph: Subgraph) -> dict[_Name, Tensor]:
         if op.builtin == BuiltinOperator.VAR_HANDLE:
             continue
         handle, value = op.input(0), op.input(1)
-        if op.builtin != BuiltinOperator.ASSIGN_VARIABLE or handle not in names or value is None or not value.is_constant:
+        if (
+            op.builtin != BuiltinOperator.ASSIGN_VARIABLE
+            or handle not in names
+            or value is None
+            or not value.is_constant
+        ):
             raise ConversionError(f"{op.label}: an initial state must be a constant; convert the model without it")
         found[names[handle]] = value
     return found
@@ -209,8 +216,8 @@ def upstream_through_states(graph: Subgraph, tensor: Tensor) -> set[Operator]:
 
 
 def check_segments(graph: Subgraph, number: dict[Operator, int]) -> None:
-    """Puts each operator that resets the state of a recurrent one into the segment of that. Raises ConversionError where
-    a state would be read in one segment and assigned in another. `number` has the segment of each operator.
+    """Puts each operator that resets the state of a recurrent one into the segment of that. `number` has the segment of
+    each operator. Raises ConversionError where a state would be read in one segment and assigned in another.
     """
     for op in graph.operators:
         if not is_state(op) or is_assignment(op):

@@ -79,8 +79,8 @@ class Model:
 
     @property
     def only_graph(self) -> Subgraph:
-        """The subgraph of a model that has one, besides those that set initial values of variables. Several or none raise
-        ConversionError.
+        """The subgraph of a model that has one, besides those that set initial values of variables. Several or none
+        raise ConversionError.
         """
         from ..states import main_graph
 

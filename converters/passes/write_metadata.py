@@ -6,7 +6,17 @@ import dataclasses
 from typing import Final
 
 from ..constants import METADATA_NAME
-from ..metadata import METADATA_VERSION, ZoMetadata, ZoNodes, ZoOriginal, ZoPort, ZoSegment, ZoState, ZoTail, ZoTrainable
+from ..metadata import (
+    METADATA_VERSION,
+    ZoMetadata,
+    ZoNodes,
+    ZoOriginal,
+    ZoPort,
+    ZoSegment,
+    ZoState,
+    ZoTail,
+    ZoTrainable,
+)
 from ..model import Buffer, Metadata, Model, Tensor
 from ..settings import InjectSettings
 from ..states import nbytes_of, states_of

@@ -24,7 +24,9 @@ SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=2, seed=3, learning_
 @cache
 def zo_model(outputs: int) -> Model:
     given: Any = {"loss": "auto" if outputs else "mse"}
-    made = inject(with_variables(outputs, initial=5), trainable="all", nodes=(), batch=2, headroom=1, replay=True, **given)
+    made = inject(
+        with_variables(outputs, initial=5), trainable="all", nodes=(), batch=2, headroom=1, replay=True, **given
+    )
     return load_model(made.to_bytes())
 
 

@@ -98,7 +98,9 @@ def test_losses_are_those_of_the_steps(outputs: int, over: Any) -> None:
         words[0] |= 4
     losses = np.array(each)
     for i in range(6):
-        known = [int(loss) for loss, label in zip(losses[:, i], np.atleast_2d(y[i].T).T, strict=True) if (label >= 0).all()]
+        known = [
+            int(loss) for loss, label in zip(losses[:, i], np.atleast_2d(y[i].T).T, strict=True) if (label >= 0).all()
+        ]
         if outputs == 0 or over == "sum":
             assert found[i] == int(losses[:, i].sum())
         elif not known:
@@ -147,7 +149,9 @@ def test_export_is_the_streaming_file_with_other_weights() -> None:
     trained = load_model(trainer.export().to_bytes())
     counts = [sorted(op.builtin for op in graph.operators) for graph in trained.subgraphs]
     assert counts == [sorted(op.builtin for op in graph.operators) for graph in source.subgraphs]
-    handles = [op.options.sharedName for op in trained.subgraphs[0].operators if op.builtin == BuiltinOperator.VAR_HANDLE]
+    handles = [
+        op.options.sharedName for op in trained.subgraphs[0].operators if op.builtin == BuiltinOperator.VAR_HANDLE
+    ]
     assert sorted(handles) == [b"stream_0", b"stream_1"]
     content = trained.to_bytes()
     for model, again in ((source.to_bytes(), False), (content, True)):
@@ -171,7 +175,10 @@ def test_export_of_an_untrained_model_is_a_round_trip() -> None:
 
     def described(model: Model) -> list[Any]:
         tensors = [[t and (t.name, t.shape, t.type, t.buffer.data) for t in op.inputs] for op in _operators(model)]
-        return [(op.builtin, own, op.options and vars(op.options)) for op, own in zip(_operators(model), tensors, strict=True)]
+        return [
+            (op.builtin, own, op.options and vars(op.options))
+            for op, own in zip(_operators(model), tensors, strict=True)
+        ]
 
     assert repr(described(again)) == repr(described(once))
     assert [t.name for t in again.subgraphs[0].inputs] == [t.name for t in source.subgraphs[0].inputs]

@@ -33,5 +33,7 @@ def join_losses(
     else:
         over, where = OVER_SUM, None
     own = np.ascontiguousarray(losses)
-    library().zo_join_losses(over, len(own), where, address("losses", own, np.int32), address("joined", joined, np.int32))
+    library().zo_join_losses(
+        over, len(own), where, address("losses", own, np.int32), address("joined", joined, np.int32)
+    )
     return joined

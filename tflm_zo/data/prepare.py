@@ -59,8 +59,8 @@ class Data:
     def __add__(self, other: Data) -> Data:
         if self.steps != other.steps:
             raise DataError(
-                f"Sequences must have the same number of steps. Received: {self.steps} and {other.steps}. Pad the shorter "
-                "ones, with labels -1 for the padding"
+                f"Sequences must have the same number of steps. Received: {self.steps} and {other.steps}. "
+                "Pad the shorter ones, with labels -1 for the padding"
             )
         pairs = zip(self.inputs, other.inputs, strict=True)
         return Data([np.concatenate(pair) for pair in pairs], np.concatenate([self.labels, other.labels]), self.steps)

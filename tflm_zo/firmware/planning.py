@@ -138,5 +138,7 @@ def _sequence(zo: Model, data: Data | None, given: int | None) -> int:
         wanted = f"be {known}, that of the data" if known is not None else "be at least 1, of a streaming model"
         raise SettingsError("sequence", wanted, given)
     if given is None and known is None and is_streaming(zo):
-        raise SettingsError("sequence", "be the number of steps of a sample of a streaming model", None, "Or give the data")
+        raise SettingsError(
+            "sequence", "be the number of steps of a sample of a streaming model", None, "Or give the data"
+        )
     return known or given or 1

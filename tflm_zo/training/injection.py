@@ -89,8 +89,8 @@ def trainable_model(
     **given: Unpack[InjectChanges],
 ) -> tuple[Model, Settings]:
     """Injects a plain model for a run, and returns the ZO model and the settings of the run, which `changed` changes
-    first. Without settings this is node perturbation, weight perturbation of a streaming model or, with a warning, where
-    no layer can carry nodes. Other arguments and errors are those of `inject_for`.
+    first. Without settings this is node perturbation; weight perturbation of a streaming model or, with a warning,
+    where no layer can carry nodes. Other arguments and errors are those of `inject_for`.
     """
     usual = algorithms.weight() if is_streaming(model) else algorithms.node()
     wanted = changed(usual if settings is None else settings)

@@ -114,11 +114,11 @@ def held_out_samples(labels: NDArray[Any], loss: ZoLoss, share: float, seed: int
             "held_out", f"divide the {len(numbers)} labelled samples into two parts that are not empty", share
         )
     order = np.random.default_rng(seed).permutation(numbers)
-    strata = strata(labels, loss)[order]
+    own_strata = strata(labels, loss)[order]
     # Where each sample is in its class, 0..1: the first ones of all classes are held out.
     place = np.empty(len(order))
-    for label in np.unique(strata):
-        own = np.flatnonzero(strata == label)
+    for label in np.unique(own_strata):
+        own = np.flatnonzero(own_strata == label)
         place[own] = (np.arange(len(own)) + 0.5) / len(own)
     return np.sort(order[np.argsort(place, kind="stable")[:wanted]])
 
@@ -129,9 +129,9 @@ def usual_held_out_samples(labels: NDArray[Any], loss: ZoLoss, seed: int) -> NDA
         judged = held_out_samples(labels, loss, _USUAL_SHARE, seed)
     except SettingsError:
         return None
-    strata = strata(labels, loss)
-    classes = set(strata[labelled(labels, loss.kind)].tolist())
-    if not all(classes <= set(part.tolist()) for part in (np.delete(strata, judged), strata[judged])):
+    of = strata(labels, loss)
+    classes = set(of[labelled(labels, loss.kind)].tolist())
+    if not all(classes <= set(part.tolist()) for part in (np.delete(of, judged), of[judged])):
         return None
     return judged
 

@@ -185,7 +185,7 @@ class Trainer:
         data = self.data.train
         if data.steps > 1 and len(self.runtime.segments) > 1:
             raise DataError(
-                f"`x` must have samples of one step, because the model is cut into {len(self.runtime.segments)} segments "
+                f"`x` must have samples of one step, since the model is cut into {len(self.runtime.segments)} segments "
                 f"for layer-wise training. Received: sequences of {data.steps} steps. Inject the model for algorithm "
                 "`weight`, which trains sequences"
             )

@@ -25,8 +25,8 @@ def _next(g: GraphBuilder, x: Value, name: str) -> Value:
 
 
 def with_ports(outputs: int = 1, seed: int = 31) -> bytes:
-    """Builds a network of two convolutions over time whose ring buffers are inputs and outputs 1 and 2. `outputs`: 1 for
-    a LOGISTIC, 0 for a regression to three numbers, else classes of a SOFTMAX.
+    """Builds a network of two convolutions over time whose ring buffers are inputs and outputs 1 and 2. `outputs`: 1
+    for a LOGISTIC, 0 for a regression to three numbers, else classes of a SOFTMAX.
     """
     g = GraphBuilder(seed)
     x: Value = g.input("frame", [1, 1, 1, FEATURES])
@@ -45,7 +45,9 @@ def with_ports(outputs: int = 1, seed: int = 31) -> bytes:
     return g.build([x, *states])
 
 
-def _operator(kind: int, inputs: list[Tensor | None], outputs: list[Tensor], options: str = "", **given: Any) -> Operator:
+def _operator(
+    kind: int, inputs: list[Tensor | None], outputs: list[Tensor], options: str = "", **given: Any
+) -> Operator:
     op = Operator(OperatorCode(kind), inputs, outputs)
     if options:
         op.raw.builtinOptionsType = getattr(schema.BuiltinOptions, f"{options}Options")
@@ -59,7 +61,9 @@ def initial_states(seed: int | None) -> list[np.ndarray]:
     """Returns the initial values of the buffers, of noise, or the zero points for None."""
     rng = np.random.default_rng(seed or 0)
     shapes = [(1, KERNELS[0] - 1, 1, FEATURES), (1, KERNELS[1] - 1, 1, CHANNELS)]
-    zero_points = [t.quantization.zero_point for t in load_model(with_ports()).subgraphs[0].inputs[1:] if t.quantization]
+    zero_points = [
+        t.quantization.zero_point for t in load_model(with_ports()).subgraphs[0].inputs[1:] if t.quantization
+    ]
     if seed is None:
         return [np.full(shape, z, np.int8) for shape, z in zip(shapes, zero_points, strict=True)]
     return [rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes]
