@@ -269,6 +269,8 @@ class InjectSettings:
                 self._refuse(field.name, "be left out where no weight is trainable")
         if self.trainable == "none" and LAYERS in self.cuts:
             self._refuse("cuts", f"not be {LAYERS!r} where no layer is trainable")
+        if self.loss == "none" and self.loss_over != "auto":
+            self._refuse("loss_over", "be `auto` without a loss")
         if self.loss == "none" and self.loss_output is not None:
             self._refuse("loss_output", "be None without a loss")
 

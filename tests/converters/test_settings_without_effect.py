@@ -21,6 +21,7 @@ OTHER: dict[str, Any] = {
     "signature": "other",
     "loss": "mse",
     "loss_output": 1,
+    "loss_over": "largest",
     "cuts": ("layers",),
     "nodes": Last(1),
     "parameters": "biases",
@@ -108,4 +109,5 @@ def test_it_acts_or_is_refused(context: str) -> None:
             assert new_others == {**others, name: value}
         elif new_graph == graph:
             found_inert.add(name)
-    assert (found_refused, found_inert) == (refused | {"signature"}, inert)  # they have one subgraph
+    # They have one subgraph and no states.
+    assert (found_refused, found_inert) == (refused | {"signature", "loss_over"}, inert)

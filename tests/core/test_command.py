@@ -163,7 +163,7 @@ CHAIN = [(1, 1), (2, 0)]
 BAD_COMMANDS = {
     "no magic": ([1, 0], Status.COMMAND),
     "other magic": ([0x5A4E0001, 0], Status.COMMAND),
-    "unknown flag": ([0x5A4F0004, 0], Status.COMMAND),
+    "unknown flag": ([0x5A4F0008, 0], Status.COMMAND),
     "longer than the tensor": ([0x5A4F0001, 1], Status.COMMAND),
     "negative length": ([0x5A4F0001, -1], Status.COMMAND),
     "huge length": ([0x5A4F0001, 2**31 - 1], Status.COMMAND),
