@@ -4,9 +4,10 @@
     python benchmarks/models_of_others.py FOLDER…
 
 The folders contain int8 ``.tflite`` files. Each gets random samples, and labels that fit its loss; of a model that does
-not tell its loss, targets in the shape of its output. It trains a few steps by weight perturbation and by the choice of
-``train``, in LiteRT and in TFLM's interpreter, and the trained weights are compared. A refusal is a row with its
-reason. The table is Markdown; --json has it for scripts.
+not tell its loss, targets in the shape of its output. Samples of a streaming model are sequences. It trains a few steps
+by weight perturbation and by the choice of ``train`` (where no trial beats the model, as labels are random, by the way
+that ``plan`` names first), in LiteRT and in TFLM's interpreter. Trained weights are compared, and must have moved. A
+refusal is a row with its reason. The table is Markdown; --json has it for scripts.
 """
 
 from __future__ import annotations
@@ -24,11 +25,16 @@ from harness import progress
 
 import tflm_zo as zo
 from tflm_zo.adaptation import with_loss
+from tflm_zo.adaptation.evaluation import loss_told
 from tflm_zo.converters import Model, load_model
 from tflm_zo.converters.errors import InjectError
+from tflm_zo.converters.initial_weights import initial_weights
+from tflm_zo.converters.states import is_streaming
 from tflm_zo.data import Inputs
+from tflm_zo.planner.ways import ways
 
-SAMPLES, STEPS = 12, 2
+SAMPLES, STEPS = 12, 12
+FRAMES = 6  # steps of a sequence
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Row:
     model: str
     loss: str = ""
     weights: bool = False  # whether weight perturbation gives the same bits in both runtimes
-    default: str = ""  # the way to train that the bare command has chosen; "": none
+    default: str = ""  # the way to train that the bare command has chosen, or would try first
     same: bool = False  # whether it gives the same bits
     refusal: str = ""
 
@@ -50,10 +56,11 @@ def data_of(model: Model) -> tuple[dict[str, Any], Any, str]:
     except InjectError:
         inputs = Inputs(with_loss(model, "mse"))
     drawn, loss = np.random.default_rng(1), inputs.metadata.known_loss
+    many = (SAMPLES, FRAMES) if is_streaming(model) else (SAMPLES,)
     x = {}
     for i, name in enumerate(inputs.metadata.original.inputs):
         shape, dtype, _, _ = inputs.input_details(i)
-        shape = (SAMPLES, *shape[1:])
+        shape = (*many, *shape[1:])
         if dtype.kind == "f":
             x[name] = drawn.normal(size=shape).astype(dtype)
         else:
@@ -62,20 +69,18 @@ def data_of(model: Model) -> tuple[dict[str, Any], Any, str]:
     shape = inputs.label_details()[0]
     if loss.kind == "mse":
         # In the middle of what the output covers: int8 targets would be its levels.
-        return x, np.full((SAMPLES, *shape[1:]), 4.0 * loss.scale, np.float32), loss.kind
+        return x, np.full((*many, *shape[1:]), 4.0 * loss.scale, np.float32), loss.kind
     return x, np.arange(SAMPLES * loss.labels).reshape(SAMPLES, -1) % loss.classes, loss.kind
 
 
-def trained(model: Model, x: Any, y: Any, settings: str | None) -> tuple[str, bool]:
-    """Trains in LiteRT, and repeats the run in TFLM. Returns the way, and whether the trained weights are the same."""
-    found = zo.adapt(model, x, y, settings, steps=STEPS, keep="last" if settings else "best")
-    way = "" if found.choice is None else found.choice.best.candidate.rung
-    if not found.is_trained:  # no trial was better than the model, so that the run is that of weights
-        return "no training", True
+def is_same(found: zo.Adaptation) -> bool:
+    """Repeats a run in TFLM, and returns whether the weights moved, to the same ones."""
     again = zo.Trainer(found.trainer.model, found.trainer.settings, runtime="tflm")
     again.fit(found.data.train, steps=found.trainer.step, keep="last")
     own, other = found.trainer.runtime.read_weights(), again.runtime.read_weights()
-    return way, all(np.array_equal(own[name], other[name]) for name in own)
+    before = initial_weights(found.trainer.model)
+    moved = any(not np.array_equal(own[name], before[name]) for name in own)
+    return moved and all(np.array_equal(own[name], other[name]) for name in own)
 
 
 def row_of(path: Path) -> Row:
@@ -83,9 +88,15 @@ def row_of(path: Path) -> Row:
     try:
         model = load_model(path)
         x, y, loss = data_of(model)
-        _, weights = trained(model, x, y, "weight")
-        default, same = trained(model, x, y, None)
-        return Row(path.stem, loss, weights, default, same)
+        given: Any = {"steps": STEPS, "keep": "last"}
+        weights = is_same(zo.adapt(model, x, y, "weight", **given))
+        found = zo.adapt(model, x, y, steps=STEPS)
+        if found.is_trained and found.choice is not None:
+            return Row(path.stem, loss, weights, found.choice.best.candidate.rung, is_same(found))
+        told = loss_told(model, x, y)
+        first = ways(model, {} if told is None else {"loss": told})[0]
+        default = zo.adapt(model, x, y, first.settings, inject={"update_bits": first.update_bits}, **given)
+        return Row(path.stem, loss, weights, first.name, is_same(default))
     except (ValueError, RuntimeError, OSError) as error:
         return Row(path.stem, refusal=str(error))
 
