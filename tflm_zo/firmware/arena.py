@@ -62,6 +62,8 @@ _OWN_REQUESTS = {
     BuiltinOperator.REDUCE_MIN: 2,
     BuiltinOperator.ADD_N: 2,
     BuiltinOperator.MIRROR_PAD: 2,
+    BuiltinOperator.SVDF: 2,
+    BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM: 4,
 }
 # While an operator is prepared: a struct for each of its tensors, and its zero points.
 _TEMPORARY = 48

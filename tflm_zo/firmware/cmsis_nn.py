@@ -14,6 +14,7 @@ from ..converters.model.schema import BuiltinOperator, TensorType
 from ..converters.passes.layer_geometry import Window
 
 _CHANNELS = 124  # CH_IN_BLOCK_MVE: of a depthwise convolution, at a time
+_LSTM_GATES = 320  # cmsis_nn_lstm_params, an upper bound
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +94,12 @@ def extra_memory(op: Operator, *, mve: bool) -> Extra:
     source, out = data.shape, op.outputs[0].shape
     if op.builtin == BuiltinOperator.AVERAGE_POOL_2D:
         return Extra(0 if mve else 4 * source[-1])
+    if op.builtin == BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM:
+        # Sums of the rows of eight matrices, each a buffer, and the parameters of the gates.
+        return Extra(0, 8 * -(-4 * out[-1] // 16) * 16 + _LSTM_GATES)
+    if op.builtin == BuiltinOperator.SVDF and mve:
+        features = op.input(1)
+        return Extra(0, 4 * features.shape[0] if features is not None else 0)
     if weights is None:
         return Extra()
     shape = weights.shape
