@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from typing import Final
 
@@ -10,10 +9,10 @@ import numpy as np
 
 from .check_kernel import check_kernel, refuse
 from .check_recurrent import check_recurrent
-from .constants import ETHOS_U, FULLY_CONNECTED_16, OWN_OPERATORS
+from .constants import ETHOS_U, OWN_OPERATORS
 from .errors import ConversionError
 from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, STATES, WITH_INT16, channel_axis, check_arity
-from .model import Operator, OperatorCode, Subgraph, Tensor
+from .model import Operator, Subgraph, Tensor
 from .model.schema import BuiltinOperator, TensorType
 
 _FLOATS: Final = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64)
@@ -47,11 +46,7 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
     for op in graph.operators:
         if _is_float_edge(graph, op):
             continue
-        if op.code.name == FULLY_CONNECTED_16:
-            # The original operator, which an export restores.
-            code = OperatorCode(BuiltinOperator.FULLY_CONNECTED)
-            _check_operator(dataclasses.replace(op, code=code, inputs=op.inputs[:3]), filters)
-        elif op.code.name not in OWN_OPERATORS:
+        if op.code.name not in OWN_OPERATORS:
             _check_operator(op, filters)
     check_flow(graph)
 

@@ -12,10 +12,9 @@ SEED_REPLAY: Final = "TFLM_ZO_SEED_REPLAY"
 UPDATE: Final = "TFLM_ZO_UPDATE"
 PERTURB: Final = "TFLM_ZO_PERTURB"
 LOSS: Final = "TFLM_ZO_LOSS"
-FULLY_CONNECTED_16: Final = "TFLM_ZO_FULLY_CONNECTED_16"
 #: Resets, reads and assigns a state.
 STATE_OPERATOR: Final = "TFLM_ZO_STATE"
-OWN_OPERATORS: Final = (SEED_REPLAY, UPDATE, PERTURB, LOSS, FULLY_CONNECTED_16, STATE_OPERATOR)
+OWN_OPERATORS: Final = (SEED_REPLAY, UPDATE, PERTURB, LOSS, STATE_OPERATOR)
 
 #: The operator in which Arm's vela collects the operators for an Ethos-U.
 ETHOS_U: Final = "ethos-u"

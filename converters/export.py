@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .channel_statistics import STATISTICS_NAME
-from .constants import FULLY_CONNECTED_16, METADATA_NAME, OP_PREFIX, segment_key
+from .constants import METADATA_NAME, OP_PREFIX, segment_key
 from .errors import InjectError, checked_integer
 from .initial_weights import WeightArray, checked_weights, initial_weights
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Signature, Subgraph, Tensor, load_model
 from .passes.batch import rewrite_batch
-from .passes.int16_layers import restore_layer
 from .passes.requantize import re_range as adapt_range
 from .settings import MOST_SAMPLES
 from .states import close_states, disconnect_states, is_state
@@ -39,8 +38,7 @@ def export_model(
     """Returns a plain int8 model that computes the same as the ZO model with these weights, bit for bit.
 
     Filters and biases are constants again, nothing of the ZO machinery is left, and the segments of a cut model are
-    joined into one subgraph. An int16 layer is an exception: it becomes a plain FULLY_CONNECTED with the nearest
-    weights of 8 bits. Its outputs are the same if all fractions are 0.
+    joined into one subgraph.
 
     With ``re_range`` every trained filter gets new scales from the range of its weights, per channel where it has them,
     and so uses all of -127..127 again. The fractions of the 16-bit update are rounded on that grid and not on the old
@@ -80,9 +78,6 @@ def export_model(
     batch = metadata.original.batch if batch is None else checked_integer("batch", batch, 1, MOST_SAMPLES)
     before = model.referenced_buffers()
 
-    for op in [op for graph in model.subgraphs for op in graph.operators]:
-        if op.code.name == FULLY_CONNECTED_16:
-            restore_layer(op)
     # Biases first: new scales of a filter change the bias with it.
     for t in sorted(metadata.trainable, key=lambda t: not t.bias):
         graph = model.subgraphs[t.segment]

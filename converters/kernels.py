@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from .constants import FULLY_CONNECTED_16
 from .errors import ConversionError
 from .model import Operator, Tensor
 from .model.schema import BuiltinOperator as B
@@ -208,7 +207,7 @@ _FILTER_INPUT = {B.CONV_2D: 1, B.DEPTHWISE_CONV_2D: 1, B.FULLY_CONNECTED: 1, B.T
 
 def filter_of(op: Operator) -> Tensor | None:
     """Returns the filter, a constant or, in a ZO model, a variable; None where the operator has none."""
-    kind = _kind(op)
+    kind = op.builtin
     tensor = op.input(_FILTER_INPUT[kind]) if kind in _FILTER_INPUT else None
     return tensor if tensor is not None and (tensor.is_constant or tensor.is_variable) else None
 
@@ -218,20 +217,12 @@ def channel_axis(op: Operator) -> int:
     return 3 if op.builtin == B.DEPTHWISE_CONV_2D else 0
 
 
-def _kind(op: Operator) -> int:
-    """Returns the ``BuiltinOperator``; of an int16 layer the one that it stands for."""
-    return B.FULLY_CONNECTED if op.code.name == FULLY_CONNECTED_16 else op.builtin
-
-
 def macs(op: Operator) -> int:
-    """Returns the multiply-accumulates of an invoke, batch included; 0 where no matrices are multiplied.
-
-    One of 16 by 8 bits counts as one.
-    """
+    """Returns the multiply-accumulates of an invoke, batch included; 0 where no matrices are multiplied."""
     first, second = op.input(0), op.input(1)
     if first is None or second is None or not op.outputs:
         return 0
-    kind, outputs, shape = _kind(op), op.outputs[0].size, second.shape
+    kind, outputs, shape = op.builtin, op.outputs[0].size, second.shape
     if kind == B.CONV_2D:  # filter [out, height, width, in / groups]
         return outputs * math.prod(shape[1:])
     if kind == B.DEPTHWISE_CONV_2D:  # filter [1, height, width, out]

@@ -24,9 +24,11 @@ METADATA_VERSION: Final = 1
 #: Losses of a vector of logits and one class.
 SOFTMAX_KINDS: Final = ("cross_entropy", "floor_log2")
 
+# Operator of models that tflm_zo 0.1 made.
+_INT16_LAYER: Final = "TFLM_ZO_FULLY_CONNECTED_16"
+
 # Keys of the JSON that differ from the fields' names.
 _HEADROOM: Final = "head_room"
-_INT16: Final = "wide"
 
 # Ranges for single values; `faults` checks relations between them.
 _Index = Annotated[int, Field(ge=0, lt=2**31)]
@@ -100,8 +102,6 @@ class ZoTrainable:
     inner: _Count  #: consecutive weights of one channel (the channel of weight i is i // inner % channels).
     requantized_channels: _Index  #: number of scales that headroom changed.
     updated: _Index | None = None  #: number of weights that are trained; None: all.
-    #: True if the forward pass reads its weights with their fractions, as 16 bits.
-    int16: Annotated[bool, Field(alias=_INT16)] = False
     bias: bool = False  #: True of a bias, int32 [channels], which follows its layer's filter if that is trainable, too.
 
     @property
@@ -312,7 +312,7 @@ class ZoMetadata:
         content["original"] = _written(content["original"], "batch")
         if self.loss is not None:
             content["loss"] = {k: v for k, v in content["loss"].items() if (k, v) not in _LOSS_DEFAULTS}
-        content["trainable"] = [_written(t, "updated", "int16", "bias") for t in content["trainable"]]
+        content["trainable"] = [_written(t, "updated", "bias") for t in content["trainable"]]
         for segment in content["segments"]:
             for side in ("inputs", "outputs"):
                 segment[side] = [_written(port, "name", "index") for port in segment[side]]
@@ -342,7 +342,7 @@ class ZoMetadata:
 def _written(fields: dict[str, Any], *optional: str) -> dict[str, Any]:
     """Returns fields by their keys of the JSON, without optional ones that are empty."""
     empty = {name for name in optional if fields[name] is None or fields[name] is False or fields[name] == ()}
-    keys = {"headroom": _HEADROOM, "int16": _INT16}
+    keys = {"headroom": _HEADROOM}
     return {keys.get(name, name): value for name, value in fields.items() if name not in empty}
 
 
@@ -376,6 +376,11 @@ def read_metadata(model: Model) -> ZoMetadata:
     if entry is None:
         raise ConversionError("this is no ZO model (it has no metadata `tflm_zo`); inject it first")
     metadata = ZoMetadata.from_json(entry.buffer.data)
+    if metadata.algorithm == "qzo-ff-probe" or any(code.custom == _INT16_LAYER for code in model.operator_codes):
+        raise ConversionError(
+            "this ZO model was made with setting `int16`, which this version does not have; "
+            "use tflm_zo 0.1, or inject the original model again"
+        )
     for fault in misfits(metadata, model.subgraphs):
         raise ConversionError(f"the model does not fit its metadata: {fault}; inject the original again")
     names = {t.name for t in metadata.trainable}

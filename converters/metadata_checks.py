@@ -63,12 +63,10 @@ def faults(m: ZoMetadata) -> Iterator[str]:
         if len(t.shape) < 2 and not t.bias:
             yield f"trainable.{i}.shape: a filter has two dimensions at least"
         filters = [j for j, other in enumerate(m.trainable) if other.layer == t.layer and not other.bias]
-        if t.bias and (len(t.shape) > 1 or t.int16 or t.updated is not None or filters not in ([], [i - 1])):
+        if t.bias and (len(t.shape) > 1 or t.updated is not None or filters not in ([], [i - 1])):
             yield f"trainable.{i}: a bias has one dimension, is trained whole and follows its layer's filter"
         if t.requantized_channels > t.channels or (t.updated or 0) > t.size:
             yield f"trainable.{i}: more is requantized or updated than there is"
-        if t.int16 and m.update_bits != 16:
-            yield f"trainable.{i}: int16 weights need an update of 16 bits"
     if m.loss is not None and m.loss.output >= len(m.original.outputs):
         yield f"loss.output: the model has no output {m.loss.output}"
     if m.loss is not None and m.loss.of_classes and m.loss.classes < 2:
@@ -289,7 +287,7 @@ def _filter_misfits(trainable: Sequence[ZoTrainable], graph: Subgraph, segment: 
             continue
         readers = [op for op in graph.operators if op.input(2 if t.bias else 1) is found[0]]
         for op in readers:
-            if op.code.name not in (t.operator, constants.FULLY_CONNECTED_16):
+            if op.code.name != t.operator:
                 kinds = f"a {op.code.name}, not of a {t.operator}"
                 what = "bias" if t.bias else "filter"
                 yield f"segment {segment}: {what} `{t.name}` is that of {kinds}"

@@ -89,7 +89,7 @@ def freeze(model: Model, trained: Collection[int]) -> list[Model]:
     The other tensors are constants with their initial values, which take no RAM. A segment that trains nothing has no
     weight operator; its missing input and output (command and status) are the last ones, so the numbers of the others
     do not change. Random streams belong to the remaining tensors as before, so directions and updates are the same
-    bits. A segment with layers of 16 bits stays as it is, for their fractions lie between those of the others.
+    bits.
     """
     metadata, values = read_metadata(model), initial_weights(model)
     found = []
@@ -105,10 +105,7 @@ def freeze(model: Model, trained: Collection[int]) -> list[Model]:
 
 def trained_in_segment(metadata: ZoMetadata, segment: int, trained: Collection[int]) -> list[int]:
     """Returns the numbers of the tensors that are trainable in a segment of `freeze`, rising."""
-    own = _in_segment(metadata, segment)
-    if any(metadata.trainable[i].int16 for i in own):
-        return own
-    return [i for i in own if i in trained]
+    return [i for i in _in_segment(metadata, segment) if i in trained]
 
 
 def _in_segment(metadata: ZoMetadata, segment: int) -> list[int]:

@@ -96,7 +96,6 @@ class InjectChanges(TypedDict, total=False):
     command_words: int | None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None
     sparse: Mapping[str, npt.NDArray[np.bool_]] | Sparse | None
-    int16: Selection
     replay: bool
     algorithm: str
 
@@ -154,10 +153,6 @@ class InjectSettings:
             `TopK(number)`, `Random(number, seed)`, `Threshold(lsb)`, or bool arrays in the filters' shapes by filter
             tensor name (a layer without one trains all its weights). None trains all weights. The choice costs a bit of
             flash per weight, and the RAM of a tensor's struct per layer.
-        int16: trainable FULLY_CONNECTED layers whose forward pass reads weights of 16 bits (weight and fraction), so
-            that Gaussian perturbations of less than an LSB have an effect: `Last(n)`, or names or glob patterns; () for
-            no layer. They need ``update_bits`` 16, no more RAM than that, and twice the multiplications in these
-            layers.
         replay: True if SEED_REPLAY is part of the model.
         algorithm: name of the algorithm that the model is for, written to its metadata; "": none in particular.
 
@@ -183,7 +178,6 @@ class InjectSettings:
     command_words: int | None = None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
     sparse: Mapping[str, npt.NDArray[np.bool_]] | Sparse | None = None
-    int16: Selection = ()
     replay: bool = False
     algorithm: str = "node"
 
@@ -249,11 +243,8 @@ class InjectSettings:
             self._refuse("sparse", "be TopK, Random or Threshold, or masks by filter tensor name")
         if self.sparse is not None and (self.nodes or self.tail is not None):
             self._refuse("sparse", "be None where nodes or exact gradients train all weights of a layer")
-        if self.parameters == "biases" and (self.sparse is not None or self.int16):
-            self._refuse("parameters", "include weights where they are sparse or have 16 bits")
-        object.__setattr__(self, "int16", _selection(self.int16, "int16"))
-        if self.int16 and self.update_bits != 16:
-            self._refuse("update_bits", "be 16 where layers read weights of 16 bits")
+        if self.parameters == "biases" and self.sparse is not None:
+            self._refuse("parameters", "include weights where they are sparse")
 
     def _refuse(self, name: str, constraint: str) -> NoReturn:
         raise InjectError(name, constraint, getattr(self, name))

@@ -112,7 +112,6 @@ LEARNED = {
     "fqt": ("Rotated MNIST", "FQT, two"),
     "mezo": ("Rotated MNIST", "MeZO"),
     "deepzero": ("Rotated MNIST", "DeepZero"),
-    "qzo-ff-probe": ("Claims of the papers", "QZO-FF, last layer alone"),
 }
 KINDS: dict[str, type[Any]] = {"": Settings, "nodes": Nodes, "weights": Weights, "exact": Exact}
 NOT_SET = ("tasks", "algorithm")  # not by --set

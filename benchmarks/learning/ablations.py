@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from method import Method
 
-from tflm_zo.converters import Last, Random, Threshold, TopK
-from tflm_zo.core import Gaussian, Rademacher
+from tflm_zo.converters import Random, Threshold, TopK
+from tflm_zo.core import Rademacher
 
 __all__ = ["ABLATIONS", "PAIRS"]
 
@@ -62,15 +62,6 @@ ABLATIONS: dict[str, Method] = {
         injection={"multipliers": "kernel-norm"},
     ),
     **{
-        f"probe-{bits}-{name}": Method(
-            f"QZO-FF on the last layer alone, epsilon {epsilon} LSB, {bits}-bit weights in the forward pass",
-            "qzo-ff-probe",
-            settings={"perturbation": Gaussian(epsilon), "learning_rate": 1.0, "int16": Last(1) if bits == 16 else ()},
-        )
-        for name, epsilon in (("tenth", 0.1), ("quarter", 0.25), ("one", 1.0))
-        for bits in (8, 16)
-    },
-    **{
         f"pmt-block-{i + 1}": Method(
             f"Poor Man's Training, LeNet-5's {' and '.join(layers)} alone",
             _PMT,
@@ -115,9 +106,6 @@ PAIRS: tuple[tuple[str, str, str], ...] = (
     ("QZO-FF: sparse update, threshold", "qzo-ff", "qzo-ff-threshold"),
     ("QZO-FF: kernel-wise normalization", "qzo-ff", "qzo-ff-kernel-norm"),
     ("QZO-FF: sharpness and normalization", "qzo-ff", "qzo-ff-sharpness-kernel-norm"),
-    ("QZO-FF: 16-bit weights in the forward pass, epsilon 0.1 LSB", "probe-8-tenth", "probe-16-tenth"),
-    ("… epsilon 0.25 LSB", "probe-8-quarter", "probe-16-quarter"),
-    ("… epsilon 1 LSB", "probe-8-one", "probe-16-one"),
     ("PMT: conv1 and conv2 alone", "pmt-32", "pmt-block-1"),
     ("PMT: fc1 alone", "pmt-32", "pmt-block-2"),
     ("PMT: fc2 alone", "pmt-32", "pmt-block-3"),

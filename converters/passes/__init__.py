@@ -13,7 +13,6 @@ from ..settings import InjectSettings
 from .batch import fix_batch
 from .check_supported import check_supported, name_ports, set_quantized_dimension
 from .cut_segments import cut_segments, name_signatures
-from .int16_layers import make_int16_layers
 from .loss import find_loss, insert_loss
 from .make_trainable import insert_weight_operators, make_trainable, select_weights
 from .plan import Plan
@@ -40,7 +39,6 @@ PASSES: Final[tuple[Pass, ...]] = (
     cut_segments,
     select_weights,
     make_trainable,
-    make_int16_layers,
     insert_weight_operators,
     insert_loss,
     name_signatures,

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ..constants import FULLY_CONNECTED_16, LOSS, METADATA_NAME, STATE_OPERATOR
+from ..constants import LOSS, METADATA_NAME, STATE_OPERATOR
 from ..errors import ConversionError, checked_integer
 from ..kernels import STATES, check_arity
 from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
@@ -269,7 +269,7 @@ def _space_batch(r: Rebatching, op: Operator) -> None:
 
 
 def _custom(r: Rebatching, op: Operator) -> None:
-    if op.code.custom not in (LOSS, FULLY_CONNECTED_16, STATE_OPERATOR):
+    if op.code.custom not in (LOSS, STATE_OPERATOR):
         r.refuse(op, "nothing is known of what it does to the batch axis")
     r.require_batched(op)
     if op.code.custom == STATE_OPERATOR and is_assignment(op):

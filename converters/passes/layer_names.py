@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..constants import FULLY_CONNECTED_16
 from ..kernels import FILTER_OPERATORS
 from ..model import Model, Operator, Tensor
 
@@ -78,7 +77,7 @@ def layers_of(operators: Iterable[Operator]) -> dict[Operator, str]:
     filters: dict[Operator, Tensor] = {}
     for op in operators:
         weights = op.input(1)
-        if weights is not None and (op.builtin in FILTER_OPERATORS or op.code.name == FULLY_CONNECTED_16):
+        if weights is not None and op.builtin in FILTER_OPERATORS:
             filters[op] = weights
     first = {weights: op for op, weights in reversed(filters.items())}
     readers = [op for op, weights in filters.items() if first[weights] is op]

@@ -142,7 +142,6 @@ _LAST: Final = 2
 _FRACTION: Final = 4
 _MULTIPLIER: Final = 8
 _MASK: Final = 16
-_INT16: Final = 0x8000  # in the block of a tensor
 _BIAS: Final = 0x4000  # likewise
 
 
@@ -200,6 +199,6 @@ def weight_options(trainable: list[Trainable], settings: InjectSettings, blocks:
     shared = flags, settings.headroom, settings.max_queries, len(trainable), blocks
     options = struct.pack("<BBBBHH", _OPTIONS_VERSION, *shared)
     for t in trainable:
-        block = t.block | (_INT16 if t.int16 else 0) | (_BIAS if t.is_bias else 0)
+        block = t.block | (_BIAS if t.is_bias else 0)
         options += struct.pack("<HHII", t.stream, block, t.channels, t.inner)
     return options

@@ -34,7 +34,6 @@ class Trainable:
     # True for each weight that is trained, bool [size]; None stands for all weights
     selected: npt.NDArray[np.bool_] | None = None
     mask: Tensor | None = None  # constant tensor with the bits of `selected`, or None
-    int16: bool = False  # True if the forward pass reads the weights with their fractions
     is_bias: bool = False  # True of a bias
 
     @property

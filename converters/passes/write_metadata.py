@@ -42,7 +42,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
         trainable=tuple(
             ZoTrainable(
                 name=t.name,
-                operator="FULLY_CONNECTED" if t.int16 else t.operators[0].code.name,
+                operator=t.operators[0].code.name,
                 layer=t.layer,
                 stream=t.stream,
                 block=t.block,
@@ -53,7 +53,6 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
                 inner=t.inner,
                 requantized_channels=t.requantized,
                 updated=None if t.selected is None else int(t.selected.sum()),
-                int16=t.int16,
                 bias=t.is_bias,
             )
             for t in plan.trainable

@@ -38,8 +38,7 @@ extern "C" {
 
 // Called by the package's interpreter.
 bool TFLM_ZO_Register(PythonOpsResolver* resolver) {
-  return tflite::AddZoOps(resolver) == kTfLiteOk && tflite::AddZoInt16Ops(resolver) == kTfLiteOk &&
-         tflite::AddZoStateOps(resolver) == kTfLiteOk;
+  return tflite::AddZoOps(resolver) == kTfLiteOk && tflite::AddZoStateOps(resolver) == kTfLiteOk;
 }
 
 // Directory for the interpreters that this thread creates from now on; null for none.

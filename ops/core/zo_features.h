@@ -25,7 +25,7 @@
 #ifndef ZO_WITH_GAUSSIAN
 #define ZO_WITH_GAUSSIAN ZO_FEATURES
 #endif
-/* Directions with memory and int16 tensors, which need ZO_GAUSSIAN, too (papers/zo_chain.h). */
+/* Directions with memory, which need ZO_GAUSSIAN, too (papers/zo_chain.h). */
 #ifndef ZO_WITH_CHAINS
 #define ZO_WITH_CHAINS ZO_FEATURES
 #endif
@@ -182,9 +182,9 @@ static inline uint32_t zo_values(const zo_tensor* tensor) {
 /* Whether the build supports a tensor. The position behind the last tile of the largest tensor fits
  * 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
-  return tensor->size <= INT32_MAX && tensor->type <= ZO_TENSOR_INT32 && zo_fraction_of(tensor) == tensor->fraction &&
+  return tensor->size <= INT32_MAX && zo_fraction_of(tensor) == tensor->fraction &&
          zo_mask_of(tensor) == tensor->mask && zo_multiplier_of(tensor) == tensor->multiplier &&
-         (ZO_WITH_CHAINS || tensor->type != ZO_TENSOR_INT16) && (ZO_WITH_BIASES || tensor->type != ZO_TENSOR_INT32);
+         (tensor->type == ZO_TENSOR_INT8 || zo_is_of_biases(tensor));
 }
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_FEATURES_H_ */

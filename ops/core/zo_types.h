@@ -90,12 +90,10 @@ typedef struct zo_query {
  * a state of its own, so that any tile can be regenerated alone. */
 #define ZO_STREAM_TILE 1024
 
-/* The type of a trainable tensor. Values are part of the generated tables. */
+/* The type of a trainable tensor. Values are part of the generated tables; 1 is reserved. */
 typedef enum zo_tensor_type {
   ZO_TENSOR_INT8 = 0,  /* weights that the forward pass reads as int8; with a fraction, updates have
                           the resolution of both */
-  ZO_TENSOR_INT16 = 1, /* weights of which the forward pass reads the fraction, too; perturbations
-                          have the resolution of both, see zo_perturb.h */
   ZO_TENSOR_INT32 = 2, /* the biases of a layer: int32 [channels], aligned to 4 bytes, in the memory
                           that `weights` points to; no fraction and no mask */
 } zo_tensor_type;

@@ -75,7 +75,7 @@ struct Segment {
 
 // Properties of a trainable tensor that the weight ops do not publish. The tables have a row for
 // each tensor if there are any.
-#define ZO_TRAINABLE_ROWS (ZO_WITH_MULTIPLIERS || ZO_WITH_MASKS || ZO_WITH_BLOCKS || ZO_WITH_BIASES || ZO_WITH_CHAINS)
+#define ZO_TRAINABLE_ROWS (ZO_WITH_MULTIPLIERS || ZO_WITH_MASKS || ZO_WITH_BLOCKS || ZO_WITH_BIASES)
 struct Trainable {
 #if ZO_WITH_MULTIPLIERS
   const int32_t* multiplier;  // [channels] of the update, see zo_tensor; null: 1
@@ -88,7 +88,7 @@ struct Trainable {
 #if ZO_WITH_BLOCKS
   uint16_t block;
 #endif
-#if ZO_WITH_BIASES || ZO_WITH_CHAINS
+#if ZO_WITH_BIASES
   uint8_t type;  // zo_tensor_type
 #endif
 };
@@ -125,7 +125,7 @@ extern const ModelInfo kInfo;  // the only one
 
 // Of a tensor: its zo_tensor_type, and the block that it belongs to.
 inline uint32_t TypeOf([[maybe_unused]] const ModelInfo& info, [[maybe_unused]] uint32_t tensor) {
-#if ZO_WITH_BIASES || ZO_WITH_CHAINS
+#if ZO_WITH_BIASES
   return info.trainable[tensor].type;
 #else
   return ZO_TENSOR_INT8;

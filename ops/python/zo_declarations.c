@@ -15,7 +15,6 @@
 #include "ops/core/backward/zo_errors.h"
 #include "ops/core/backward/zo_pool_backprop.h"
 #include "ops/core/graph/zo_command.h"
-#include "ops/core/graph/zo_int16_fully_connected.h"
 #include "ops/core/graph/zo_op.h"
 #include "ops/core/log/zo_log.h"
 #include "ops/core/log/zo_measurement.h"
@@ -95,7 +94,7 @@ const zo_declaration zo_declarations[] = {
   CONSTANT(ZO_COMMAND_MAGIC), CONSTANT(ZO_OVER_SUM), CONSTANT(ZO_OVER_LARGEST),
   CONSTANT(ZO_SCHEDULE_LINEAR), CONSTANT(ZO_RUN_BITS), CONSTANT(ZO_RUN_RMS), CONSTANT(ZO_NODE_BITS), CONSTANT(ZO_NODE_RMS),
   CONSTANT(ZO_STEP_NORMALIZED), CONSTANT(ZO_ONE_SIDED),
-  CONSTANT(ZO_TENSOR_INT8), CONSTANT(ZO_TENSOR_INT16), CONSTANT(ZO_TENSOR_INT32),
+  CONSTANT(ZO_TENSOR_INT8), CONSTANT(ZO_TENSOR_INT32),
   CONSTANT(ZO_NODES_PLAIN), CONSTANT(ZO_NODES_MAX_POOL), CONSTANT(ZO_NODES_MEAN),
   CONSTANT(ZO_ACTION_DONE),
   CONSTANT(ZO_TASK_NODES), CONSTANT(ZO_TASK_WEIGHTS), CONSTANT(ZO_TASK_SHARED_NODES),
@@ -244,12 +243,6 @@ const zo_declaration zo_declarations[] = {
   STRUCT, U32(magic), U32(capacity), U32(count), FIELD(zo_directory_entry*, entries),
   FIELD(int32_t*, state),
 #undef S
-#define S zo_int16_fully_connected
-  STRUCT, U32(units), U32(depth), FIELD(const int8_t*, weights), FIELD(const int8_t*, fraction),
-  FIELD(const int32_t*, bias), FIELD(const uint8_t*, multipliers), U32(multiplier_count),
-  FIELD(int32_t, input_zero_point), FIELD(int32_t, output_zero_point), FIELD(int32_t, output_min),
-  FIELD(int32_t, output_max),
-#undef S
 
   FUNCTION(const char*, zo_status_text, zo_status),
   FUNCTION(uint32_t, zo_query_seed, uint32_t, uint32_t, uint32_t),
@@ -285,8 +278,6 @@ const zo_declaration zo_declarations[] = {
   FUNCTION(uint32_t, zo_calibration_room, uint32_t, uint32_t),
   FUNCTION(void, zo_calibration_add, zo_calibration*, int32_t),
   FUNCTION(zo_status, zo_calibration_threshold, const zo_calibration*, uint32_t, int32_t*),
-  FUNCTION(void, zo_int16_fully_connected_s8, const zo_int16_fully_connected*, const int8_t*,
-           int8_t*),
   FUNCTION(zo_status, zo_command_begin, zo_command_writer*, int32_t*, uint32_t, uint32_t),
   FUNCTION(zo_status, zo_command_restore, zo_command_writer*, uint32_t),
   FUNCTION(zo_status, zo_command_replay, zo_command_writer*, uint32_t, zo_distribution, const

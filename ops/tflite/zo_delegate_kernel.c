@@ -9,16 +9,16 @@
 #include "ops/tflite/zo_threads.h"
 
 /* The opcode of an op: the zo_opcode of a weight op, or one of these. */
-enum { kLossOp = 0, kInt16Op = -1, kStateOp = -2 };
+enum { kLossOp = 0, kStateOp = -1 };
 
 /* The custom ops. */
 static const struct {
   const char* name;
   int opcode;
 } kOps[] = {
-    {ZO_CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},    {ZO_CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
-    {ZO_CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},       {ZO_CUSTOM_NAME_PREFIX "LOSS", kLossOp},
-    {ZO_CUSTOM_NAME_PREFIX "FULLY_CONNECTED_16", kInt16Op}, {ZO_CUSTOM_NAME_PREFIX "STATE", kStateOp},
+    {ZO_CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY}, {ZO_CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
+    {ZO_CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},    {ZO_CUSTOM_NAME_PREFIX "LOSS", kLossOp},
+    {ZO_CUSTOM_NAME_PREFIX "STATE", kStateOp},
 };
 
 /* One op of the graph that a delegate kernel stands for. */
@@ -184,10 +184,7 @@ static TfLiteStatus prepare_view(TfLiteContext* context, op_view* view, const ke
   }
   tensor_source source = {context, view};
   zo_status status;
-  if (view->opcode == kInt16Op) {
-    status = zo_int16_op_check(view->options, view->options_length, find_buffer, &source);
-    if (status == ZO_OK && !prepare_scratch(context, view)) status = ZO_ERROR_ARGUMENT;
-  } else if (view->opcode == kStateOp) {
+  if (view->opcode == kStateOp) {
     status = zo_state_op_check(view->options, view->options_length, find_buffer, &source);
     if (status == ZO_OK && view->outputs->size > 0 && !prepare_scratch(context, view)) status = ZO_ERROR_ARGUMENT;
   } else if (view->opcode == kLossOp) {
@@ -215,10 +212,6 @@ static void lend_scratch(TfLiteContext* context, const op_view* view) {
 
 static zo_status run_custom(TfLiteContext* context, const op_view* view, const kernel* self) {
   tensor_source source = {context, view};
-  if (view->opcode == kInt16Op) {
-    lend_scratch(context, view);
-    return zo_int16_op_run(view->options, view->options_length, find_buffer, &source);
-  }
   if (view->opcode == kStateOp) {
     lend_scratch(context, view);
     return zo_state_op_run(view->options, view->options_length, find_buffer, &source);

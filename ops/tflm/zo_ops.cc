@@ -109,16 +109,6 @@ TfLiteStatus LossInvoke(TfLiteContext* context, TfLiteNode* node) {
   return Report("LOSS", zo_loss_op_run(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
-TfLiteStatus Int16Prepare(TfLiteContext* context, TfLiteNode* node) {
-  TensorSource source = {context, node};
-  return Report("FULLY_CONNECTED_16", zo_int16_op_check(Options(node), OptionsLength(node), FindBuffer, &source));
-}
-
-TfLiteStatus Int16Invoke(TfLiteContext* context, TfLiteNode* node) {
-  TensorSource source = {context, node};
-  return Report("FULLY_CONNECTED_16", zo_int16_op_run(Options(node), OptionsLength(node), FindBuffer, &source));
-}
-
 TfLiteStatus StatePrepare(TfLiteContext* context, TfLiteNode* node) {
   TensorSource source = {context, node};
   return Report("STATE", zo_state_op_check(Options(node), OptionsLength(node), FindBuffer, &source));
@@ -155,7 +145,5 @@ TFLMRegistration Register_ZO_LOSS() {
 }
 
 TFLMRegistration Register_ZO_STATE() { return micro::RegisterOp(nullptr, StatePrepare, StateInvoke); }
-
-TFLMRegistration Register_ZO_FULLY_CONNECTED_16() { return micro::RegisterOp(nullptr, Int16Prepare, Int16Invoke); }
 
 }  // namespace tflite

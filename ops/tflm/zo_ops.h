@@ -4,7 +4,6 @@
  *
  *   static tflite::MicroMutableOpResolver<N> resolver;
  *   tflite::AddZoOps(&resolver);      // 4 ops
- *   tflite::AddZoInt16Ops(&resolver);  // 1 op, for models with int16 layers
  *   tflite::AddZoStateOps(&resolver);  // 1 op, for models with a state
  *
  * No arena, no scratch buffers, no static data. To reach the weights, give the interpreter a
@@ -27,9 +26,6 @@ TFLMRegistration Register_ZO_LOSS();
  * generated trainers do: executes no command, and takes less flash. */
 TFLMRegistration Register_ZO_WEIGHTS();
 
-/* The operator that replaces a FULLY_CONNECTED with weights of 16 bits. */
-TFLMRegistration Register_ZO_FULLY_CONNECTED_16();
-
 /* The operator of states, which outlive an invoke. */
 TFLMRegistration Register_ZO_STATE();
 
@@ -48,14 +44,6 @@ TfLiteStatus AddZoOps(Resolver* resolver) {
     return kTfLiteError;
   }
   return kTfLiteOk;
-}
-
-/* Adds the operators of models with int16 layers (weights of 16 bits in the forward pass); firmware
- * for others is smaller without. */
-template <typename Resolver>
-TfLiteStatus AddZoInt16Ops(Resolver* resolver) {
-  const TFLMRegistration fully_connected = Register_ZO_FULLY_CONNECTED_16();
-  return resolver->AddCustom("TFLM_ZO_FULLY_CONNECTED_16", &fully_connected);
 }
 
 /* Adds the operator of networks with a state: of resource variables, SVDF, LSTM. */

@@ -62,26 +62,6 @@ def test_inject_with_every_option(cli: Any, model_file: Any, tmp_path: Path) -> 
     assert result["loss"]["kind"] == "cross_entropy"
 
 
-def test_inject_int16_layers(cli: Any, model_file: Any, tmp_path: Path) -> None:
-    model, output = model_file("lenet5"), tmp_path / "out.zo.tflite"
-    for given, expected in ((["fc1,fc3"], ["fc1", "fc3"]), (["last"], ["fc3"]), (["fc2", "fc3"], ["fc2", "fc3"])):
-        options = [part for item in given for part in ("--int16", item)]
-        result = result_of(*INJECT, model, "-o", output, *options, "--force")
-        assert [t["layer"] for t in result["trainable"] if t["int16"]] == expected
-    shown = cli(*INJECT, model, "-o", output, "--int16", "last", "--force").stdout
-    assert shown.count("FULLY_CONNECTED, 16 bit") == 1
-    result = result_of("inject", model, "-o", output, "--algorithm", "qzo-ff-probe", "--force")
-    assert [(t["layer"], t["int16"]) for t in result["trainable"]] == [("fc3", True)]
-    for given, said in (
-        (["--int16", "last,fc1"], "`--int16` must have last or last:N alone. Received: 'last,fc1'"),
-        (["--int16", "fc1,"], "`--int16` must be names of layers. Received: 'fc1,'"),
-        (["--int16", "conv1"], "`--int16` must not include layer `conv1`, which is a CONV_2D"),
-        (["--int16", "last", "--update-bits", 8], "`--update-bits` must be 16 where layers read weights of 16 bits"),
-    ):
-        failed = cli(*INJECT, model, "-o", output, *given, "--force")
-        assert failed.exit_code == 1 and said in failed.stderr
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

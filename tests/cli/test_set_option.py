@@ -48,6 +48,7 @@ from tflm_zo.training.setting_texts import (
     names,
     parse_set,
     resolve,
+    run_of,
     value_of,
     with_run,
     without_effect,
@@ -83,10 +84,7 @@ VALUES: list[tuple[str, str, str, Any]] = [
     ("node", "perturbation=3", "perturbation", 3),
     ("node", "layers=fc1, conv*", "layers", ("fc1", "conv*")),
     ("node", "layers=last:2", "layers", Last(2)),
-    ("qzo-ff-probe", "layers=auto", "layers", None),
-    ("qzo-ff", "int16=last", "int16", Last(1)),
-    ("qzo-ff", "int16=fc1,fc3", "int16", ("fc1", "fc3")),
-    ("qzo-ff-probe", "int16=none", "int16", ()),
+    ("qzo-ff", "layers=auto", "layers", None),
     ("elastic-zo-int8", "exact.bits=6,5,4", "exact.bits", (6, 5, 4)),
     ("elastic-zo-int8", "stage-p-zero=0.4,0.8", "stage_p_zero", (0.4, 0.8)),
     ("elastic-zo-int8", "stage-p-zero=none", "stage_p_zero", ()),
@@ -266,14 +264,17 @@ KEPT = {
     "node": "batch-size=32 weights.perturbation=rademacher:1 weights.queries=1 weights.rule=normalized "
     "weights.clip=3 weights.scope=layers weights.gradient-norm=false weights.quantization-aware=false "
     "weights.learning-rate=auto weights.bits=1 weights.stage-p-zero=none weights.momentum=0 "
-    "weights.momentum-terms=8 weights.sharpness=false weights.int16=none weights.headroom=2 "
+    "weights.momentum-terms=8 weights.sharpness=false weights.headroom=2 "
     "weights.parameters=weights",
     "weight": "batch-size=64 exact.last=block exact.rule=bits exact.bits=6,5,4 exact.rows=1,1 exact.parameters=weights",
     "mezo": "batch-size=64 weights.rule=sign weights.clip=3",
-    "qzo-ff": "batch-size=64 layers=last:2 weights.momentum=0.5 weights.momentum-terms=3 weights.sharpness=true "
-    "weights.int16=last",
+    "qzo-ff": "batch-size=64 layers=last:2 weights.momentum=0.5 weights.momentum-terms=3 weights.sharpness=true",
     "poor-mans-training": "batch-size=96 nodes.rule=rms nodes.gradient-norm=false nodes.quantization-aware=false",
 }
+
+
+# Settings that this version does not have, and their values of no effect.
+REMOVED = {"weights.int16": "none"}
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -285,12 +286,20 @@ def test_models_of_earlier_versions_keep_their_settings(name: str) -> None:
         "node": Nodes(),
         "weight": Weights(),
         "mezo": dataclasses.replace(algorithm("mezo").weights, rule=Sign()),
-        "qzo-ff": dataclasses.replace(
-            algorithm("qzo-ff").weights, momentum=Momentum(0.5, 3), sharpness=True, int16=Last(1)
-        ),
+        "qzo-ff": dataclasses.replace(algorithm("qzo-ff").weights, momentum=Momentum(0.5, 3), sharpness=True),
         "poor-mans-training": dataclasses.replace(algorithm("poor-mans-training").nodes, rule=Rms()),
     }
     assert settings.tasks[0] == expected[name]
+
+
+def test_removed_settings_of_earlier_versions() -> None:
+    """Models keep them where they were off; others are refused."""
+    metadata = read_metadata(inject_all(MODELS["small_cnn"]()))
+    for item, off in REMOVED.items():
+        own = dataclasses.replace(metadata, run=("batch-size=64", f"{item}={off}"))
+        assert run_of(own) == {"batch-size": "64"}
+        with pytest.raises(ConversionError, match=rf"made with setting `{item}=last`.*; use tflm_zo 0\.1"):
+            run_of(dataclasses.replace(metadata, run=(f"{item}=last",)))
 
 
 COMMANDS = {"train": train, "inject": inject, "firmware": firmware}

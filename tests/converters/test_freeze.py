@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
-from tflm_zo.converters import Last, Model, Random, extract_segment, initial_weights, load_model, read_metadata
+from tflm_zo.converters import Model, Random, extract_segment, initial_weights, load_model, read_metadata
 from tflm_zo.converters.constants import STATUS
 from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.converters.segments import freeze, trained_in_segment
@@ -24,7 +24,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "biases alone": ("residual", {"parameters": "biases", "cuts": "layers"}),
     "multipliers": ("small_cnn", {"multipliers": "kernel-norm"}),
     "masks": ("small_cnn", {"sparse": Random(0.3), "multipliers": "quantization-aware"}),
-    "16 bits in the forward pass": ("small_cnn", {"int16": Last(1)}),
 }
 
 
@@ -71,8 +70,7 @@ def test_what_is_left_moves_alike(case: str, data: st.DataObject) -> None:
     for k, own in enumerate(frozen):
         of_segment = [i for i in tensors if metadata.trainable[i].segment == k]
         left = trained_in_segment(metadata, k, trained)
-        has_int16 = any(metadata.trainable[i].int16 for i in of_segment)
-        assert left == of_segment if has_int16 else left == sorted(trained & set(of_segment))
+        assert left == sorted(trained & set(of_segment))
         whole = Segment(extract_segment(model, k), len(of_segment))
         part = Segment(own, len(left))
         for one, other in zip(whole.run(plain), part.run(plain), strict=True):

@@ -273,7 +273,7 @@ def test_a_graph_that_is_another_is_refused(change: Callable[[Model], Any], said
     [
         {"batch": 2},
         {"cuts": "layers", "update_bits": 8, "sparse": TopK(0.5)},
-        {"nodes": Last(1), "int16": Last(1), "batch": 3},
+        {"nodes": Last(1), "batch": 3},
         {"trainable": "none"},
         {"headroom": 0, "replay": False},
         {"trainable": "none", "loss": "none"},

@@ -29,7 +29,6 @@ OTHER: dict[str, Any] = {
     "command_words": 200,
     "multipliers": "quantization-aware",
     "sparse": TopK(0.5),
-    "int16": Last(1),
     "replay": False,  # if nothing is trained, which has no replay anyway: True
     "algorithm": "weight",
 }
@@ -43,7 +42,6 @@ OF_WEIGHTS = {
     "multipliers",
     "sparse",
     "replay",
-    "int16",
     "nodes",
     "parameters",
     "tail",
@@ -53,7 +51,7 @@ OF_WEIGHTS = {
 CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
     "usual": ("small_cnn", {}, {"loss_output"}, set()),
     "two outputs": ("two_outputs", {}, set(), set()),
-    "8 bits": ("small_cnn", {"update_bits": 8}, {"loss_output", "int16"}, set()),
+    "8 bits": ("small_cnn", {"update_bits": 8}, {"loss_output"}, set()),
     "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, {"loss_output"}, set()),
     "drawn": ("small_cnn", {"sparse": Random(0.5)}, {"loss_output", "nodes", "parameters", "tail"}, set()),
     "nodes": (
@@ -65,7 +63,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
     "defaults of inject": (
         "lenet5",
         {"trainable": "nodes", "nodes": "auto", "headroom": 0, "algorithm": "node"},
-        {"loss_output", "sparse", "int16"},
+        {"loss_output", "sparse"},
         {"cuts", "tail"},  # nodes cut before every layer, and dense layers at the end have them
     ),
     "without weights": ("small_cnn", {"trainable": "none"}, OF_WEIGHTS | {"loss_output", "cuts"}, set()),

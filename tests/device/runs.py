@@ -40,7 +40,7 @@ from tflm_zo.training.rules import Momentum
 CLASSES, SAMPLES, STEPS = 4, 12, 6
 _NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "headroom": 0, "replay": False}
 _LAYERWISE = algorithm("poor-mans-training")
-_PROBE = dataclasses.replace(algorithm("qzo-ff-probe"), batch_size=4, seed=5)
+_GAUSSIAN = dataclasses.replace(algorithm("qzo-ff"), batch_size=4, seed=5)
 _MOMENTUM = Settings(
     tasks=(Weights(queries=2, perturbation=Gaussian(0.6), momentum=Momentum(0.7, 3)),),
     batch_size=4,
@@ -64,7 +64,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         {"trainable": "all", "cuts": "layers"},
         Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=2, seed=5, learning_rate=20.0),
     ),
-    "weight, 16 bits": (dict(inject_settings(_PROBE, batch=2).__dict__), _PROBE),
+    "weight, 16 bits": (dict(inject_settings(_GAUSSIAN, batch=2).__dict__), _GAUSSIAN),
     "weight, momentum": (dict(inject_settings(_MOMENTUM, batch=2).__dict__), _MOMENTUM),
     "node": (_NODES, Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=5, snapshot_every=2)),
     "exact head": (

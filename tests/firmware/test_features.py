@@ -11,12 +11,12 @@ from cortex_m.emulator import CORES, missing
 from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo import Coordinate, Gaussian, SparseUniform, inject
+from tflm_zo import Coordinate, Gaussian, SparseUniform
 from tflm_zo.converters import ConversionError, TopK
 from tflm_zo.firmware import Firmware, generate_firmware
 from tflm_zo.firmware.features import with_features
 from tflm_zo.firmware.op_pack import op_pack_sources
-from tflm_zo.training import Constant, Cosine, Exact, Nodes, Settings, Weights, algorithms, inject_settings
+from tflm_zo.training import Constant, Cosine, Exact, Nodes, Settings, Weights
 from tflm_zo.training.rules import Bits, Gradient, Momentum, Normalized
 
 pytestmark = pytest.mark.usefixtures("nothing_is_measured")
@@ -110,14 +110,6 @@ def test_the_joined_sources_compile(name: str, core: str, tmp_path: Path) -> Non
         [*command, "-fsyntax-only", tmp_path / "firmware/small_zo_ops.c"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_int16_layers_read_fractions() -> None:
-    settings = algorithms.qzo_ff_probe(batch_size=1)
-    zo = inject(MODELS["small_cnn"](), inject_settings(settings, batch=1))
-    made = generate_firmware(zo, settings, steps=3, samples=4, name="small")
-    header = part(made, "small_zo_features.h")
-    assert "#define SMALL_ZO_WITH_GAUSSIAN 1" in header and "#define SMALL_ZO_WITH_CHAINS 1" in header
 
 
 def test_another_header_is_told() -> None:

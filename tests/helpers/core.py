@@ -28,11 +28,9 @@ def perturb(
     *,
     momentum: int = 0,
     mask: NDArray[np.uint8] | None = None,
-    fraction: NDArray[np.int8] | None = None,
-    limit: int = 127,
 ) -> None:
-    """Adds perturbations in place; pairs (seed, 0) are earlier seeds of the pair before. `fraction`: of int16."""
-    tensor = make_tensor(weights, fraction, None, 1, 1, stream, limit, mask=mask, int16=fraction is not None)
+    """Adds perturbations in place; pairs (seed, 0) are earlier seeds of the pair before."""
+    tensor = make_tensor(weights, None, None, 1, 1, stream, 127, mask=mask)
     table = pairs("seed_k_pairs", seed_k_pairs, "k")
     terms = make_terms(table, momentum)
     call("zo_perturb_s8", tensor, distribution.struct, terms)
@@ -53,10 +51,9 @@ def update(
     restore: Queries = (),
     momentum: int = 0,
     mask: NDArray[np.uint8] | None = None,
-    int16: bool = False,
 ) -> int:
     """Applies a step, in place, after `restore_k` and `restore`. Returns the number of clipped weights."""
-    tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask, int16=int16)
+    tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
     table = pairs("queries", queries, "coefficient")
     before = restoration(table, restore_k, restore)
     terms = make_terms(before, momentum)

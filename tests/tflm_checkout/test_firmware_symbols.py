@@ -28,7 +28,7 @@ def _said(*command: object) -> str:
     return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("name", ["weight", "node", "elastic-zo-int8", "qzo-ff-probe"])
+@pytest.mark.parametrize("name", ["weight", "node", "elastic-zo-int8", "qzo-ff"])
 def test_symbols_and_sections(name: str, tmp_path: Path) -> None:
     if reason := LIBRARY.why_not():
         pytest.skip(reason)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tflm_zo.converters import InjectSettings, Last
+from tflm_zo.converters import InjectSettings
 from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
 from tflm_zo.training import ALGORITHMS, Settings, algorithm, inject_settings
 from tflm_zo.training.lowering import layerwise_integers
@@ -56,13 +56,6 @@ TABLE = {
         Row("queries", 1, 1, f"{QZO}, Alg. 1 (m = 1: SPSA)"),
         Row("weights.perturbation", Gaussian(1.0), 0.001, f"{QZO}, tables 6 to 9 (epsilon)"),
         Row("inject.headroom", 4, None, QZO),
-    ),
-    "qzo-ff-probe": (
-        Row("rule", "sign", "sign", f"{QZO}, sec. 3.2, Alg. 1"),
-        Row("inject.trainable", Last(1), Last(1), f"{QZO}, sec. 4 (linear probing)"),
-        Row("inject.int16", Last(1), Last(1), f"{QZO}, sec. 3.3 and 4.3 (16w8a)"),
-        Row("inject.update_bits", 16, 16, f"{QZO}, sec. 3.3 (16-bit weights)"),
-        Row("weights.perturbation", Gaussian(0.5), 0.001, f"{QZO}, tables 6 to 9 (epsilon)"),
     ),
     "elastic-zo": (
         Row("last", 1, 1, f"{ELASTIC}, sec. 5.1 (ZO-Feat-Cls2; ZO-Feat-Cls1 has 2)"),
@@ -135,7 +128,6 @@ REASONS: dict[str, dict[str, str]] = {
         "weights.perturbation": f"{NO_INTEGERS}, and in the forward pass weights have whole LSB",
         "inject.headroom": "the reach of the Gaussian directions",
     },
-    "qzo-ff-probe": {"weights.perturbation": NO_INTEGERS},
     "elastic-zo": {
         "weights.perturbation": NO_INTEGERS,
         "weights.rule": "clipped at three times the differences' running RMS, which takes one rate for all models",
@@ -180,7 +172,7 @@ def test_every_default_has_its_row(name: str) -> None:
         owner, field = resolve(settings, one)
         # Minibatches of 32 are this project's where a paper names none, and of 64 for all algorithms that perturb
         # all weights at once. Layers and words are rows of the injection.
-        own = field in ("layers", "int16") or (field == "batch_size" and settings.batch_size in (32, 64))
+        own = field == "layers" or (field == "batch_size" and settings.batch_size in (32, 64))
         if own or without_effect(settings, one):
             continue
         if setting(settings, one) != setting(plain, one):
@@ -189,7 +181,7 @@ def test_every_default_has_its_row(name: str) -> None:
             assert {one, f"{owner}.{field}", bare, f"nodes.{bare}"} & rows or field == "headroom", one
     usual = InjectSettings()
     # How it is laid out in segments follows from its other settings, and so does headroom of 0.
-    structural = {"trainable", "nodes", "tail", "cuts", "replay", "int16", "algorithm"}
+    structural = {"trainable", "nodes", "tail", "cuts", "replay", "algorithm"}
     for key, value in vars(inject_settings(settings)).items():
         reach = key == "headroom" and value == max(2, settings.reach)
         if key not in structural and value not in (0, getattr(usual, key)) and not reach:

@@ -27,7 +27,7 @@ NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"
         ({}, Settings(tasks=(Weights(),), batch_size=64), WHOLE),
         ({"nodes": "*"}, Settings(), WHOLE),
         ({"nodes": "*", "cuts": ("layers",)}, Settings(), WHOLE),
-        ({"int16": Last(1), "trainable": Last(1)}, Settings(tasks=(Weights(),), batch_size=64), FC + STAYS),
+        ({"trainable": Last(1)}, Settings(tasks=(Weights(),), batch_size=64), FC + STAYS),
         ({"trainable": "conv"}, Settings(tasks=(Weights(),), batch_size=64), CONV + STAYS),
         ({"nodes": "fc", "trainable": "nodes"}, Settings(), FC + NO_NODES),
         ({"nodes": "fc", "trainable": "all"}, Settings(), FC + NO_NODES),

@@ -14,8 +14,8 @@ from helpers.interpreters import require
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.runs import packed, random_samples, state, weight_settings
-from tflm_zo.converters import Last, Model, Random, Threshold, TopK, initial_weights, read_metadata, update_masks
-from tflm_zo.core import Coordinate, Gaussian, Rademacher
+from tflm_zo.converters import Model, Random, Threshold, TopK, initial_weights, read_metadata, update_masks
+from tflm_zo.core import Coordinate, Gaussian
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.runtime import load
 from tflm_zo.training import Settings, Trainer, Weights
@@ -40,21 +40,6 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"sparse": Random(0.3), "update_bits": 8},
         {"perturbation": Coordinate(2), "learning_rate": 9.0},
     ),
-}
-# Of a layer with words of 16 bits, alone or beside a plain one.
-WORDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "last": ({"trainable": Last(1)}, {}),
-    "beside a plain one": ({}, {"queries": 2}),
-    "cut": ({"cuts": ("pool",)}, {"scope": "blocks"}),
-    "sparse": ({"sparse": Random(0.5)}, {}),
-    "memory": ({}, {"momentum": 0.8, "momentum_terms": 4}),
-    "sharpness": ({"headroom": 4}, {"sharpness": True}),
-    "rademacher": ({}, {"perturbation": Rademacher(2)}),
-    "kernel norm": ({"multipliers": "kernel-norm"}, {"rule": "sign", "learning_rate": 0.5}),
-}
-VARIANTS |= {
-    f"16-bit words, {name}": ({"int16": Last(1), **injection}, {"perturbation": Gaussian(0.2), **changes})
-    for name, (injection, changes) in WORDS.items()
 }
 
 
@@ -147,4 +132,3 @@ def test_perturbations_leave_no_trace(name: str, seed: int, steps: int) -> None:
     for k, v in initial_weights(model).items():
         moved = np.abs(trainer.runtime.read_weights()[k].astype(int) - v)
         assert moved.max() <= (1 if injection.get("update_bits") == 8 else 0)
-    assert "int16" not in injection or not any(f.any() for f in trainer.runtime.read_fractions().values())

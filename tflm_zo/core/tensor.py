@@ -28,7 +28,6 @@ def make_tensor(
     limit: int,
     writable: bool = True,
     mask: NDArray[np.uint8] | None = None,
-    int16: bool = False,
 ) -> Tensor:
     """Creates a tensor after a check of its arrays, which the caller must keep alive.
 
@@ -42,7 +41,6 @@ def make_tensor(
         limit: 127 minus the headroom.
         writable: True if the weights are changed in place; read-only arrays are then refused.
         mask: uint8 [(weights + 7) // 8]; bit i % 8 of byte i // 8 is 1 if weight i is trained. None: all are trained.
-        int16: True if the forward pass reads weights and fractions.
 
     Raises:
         TypeError, ValueError: an array has another type, layout or size.
@@ -78,8 +76,7 @@ def make_tensor(
         tensor.mask, size = address("mask", mask, np.uint8), -(-weights.size // 8)
         if mask.size != size:
             raise ValueError(f"`mask` must have {size} bytes, one bit for each weight. Received: {mask.size}.")
-    kind = "INT32" if are_biases else "INT16" if int16 else "INT8"
-    tensor.type = getattr(constants, f"ZO_TENSOR_{kind}")
+    tensor.type = constants.ZO_TENSOR_INT32 if are_biases else constants.ZO_TENSOR_INT8
     return tensor
 
 

@@ -26,7 +26,6 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
     kind = int(s.distribution.kind)
     multipliers = {**step_multipliers(model), **plan.multipliers}
     loss = None if metadata.loss is None else metadata.loss.kind
-    int16 = any(t.int16 for t in metadata.trainable)
     bits = s.rule == constants.ZO_RUN_BITS or plan.rules.exact_rule == constants.ZO_NODE_BITS
     return {
         **_of_layers(plan),
@@ -40,8 +39,8 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
         "ZO_WITH_COMMANDS": not plan.tasks and len(metadata.segments) == 1,
         "ZO_WITH_SEGMENTS": len(metadata.segments) > 1,
         "ZO_WITH_SKIPS": any(segment.skips for segment in metadata.segments),
-        "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN or int16,
-        "ZO_WITH_CHAINS": s.chain != 0 or int16,
+        "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN,
+        "ZO_WITH_CHAINS": s.chain != 0,
         "ZO_WITH_SPARSE_UNIFORM": kind == constants.ZO_SPARSE_UNIFORM,
         "ZO_WITH_COORDINATE": kind == constants.ZO_COORDINATE,
         "ZO_WITH_MASKS": bool(update_masks(model)),

@@ -48,7 +48,7 @@ def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
     def renamed(text: str) -> str:
         text = re.sub(r"\btflm_zo(?=::|( {$|$))", names["zo"], text, flags=re.M)
         text = re.sub(r"\b(TFLM_(?=ZO_OPS_)|Register_)ZO_", rf"\g<1>{names['ZO']}_", text)
-        text = re.sub(r"\bAddZo(?=(?:Int16)?Ops\b)", f"Add_{names['zo']}_", text)
+        text = re.sub(r"\bAddZo(?=Ops\b)", f"Add_{names['zo']}_", text)
         return re.sub(r"\bzo_", f"{names['zo']}_", re.sub(r"\bZO_", f"{names['ZO']}_", text))
 
     def rewritten(text: str) -> str:
@@ -66,6 +66,6 @@ def of_model(sources: Mapping[str, str], name: str) -> dict[str, str]:
 def without_model(text: str, name: str) -> str:
     """Returns a source with the original names of the op pack; the inverse of `of_model`."""
     names = own(name)
-    text = re.sub(rf"\bAdd_{names['zo']}_(?=(?:Int16)?Ops\b)", "AddZo", text)
+    text = re.sub(rf"\bAdd_{names['zo']}_(?=Ops\b)", "AddZo", text)
     text = re.sub(rf"\b(TFLM_|Register_|){names['ZO']}_", r"\1ZO_", text)
     return re.sub(rf"\b{names['zo']}_", "zo_", text)

@@ -124,9 +124,8 @@ def _trainable(
             row.append("nullptr" if mask is None else f"kMask{i}")
         if wanted["ZO_WITH_BLOCKS"]:
             row.append(t.block)
-        kind = constants.ZO_TENSOR_INT16 if t.int16 else constants.ZO_TENSOR_INT8
-        if wanted["ZO_WITH_BIASES"] or wanted["ZO_WITH_CHAINS"]:
-            row.append(constants.ZO_TENSOR_INT32 if t.bias else kind)
+        if wanted["ZO_WITH_BIASES"]:
+            row.append(constants.ZO_TENSOR_INT32 if t.bias else constants.ZO_TENSOR_INT8)
         found.append({"number": i, "layer": t.layer, "row": row, "factor": factor, "mask": mask})
     return found
 

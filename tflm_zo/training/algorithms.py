@@ -228,19 +228,6 @@ def deepzero(*, queries: int = 32, **run: Unpack[RunSettings]) -> Settings:
     return _settings("deepzero", task, run=run, batch_size=32, learning_rate=128.0)
 
 
-def qzo_ff_probe(**run: Unpack[RunSettings]) -> Settings:
-    """The weights of the last layer, which have 16 bits in the forward pass, move by signs along Gaussian
-    directions smaller than an LSB (QZO-FF: linear probing with 16w8a).
-
-        w <- w - rate / Q sum of sign(L(w + z) - L(w - z)) z    (Alg. 1)
-
-    References:
-        C. Feng et al.: Stepping Forward on the Last Mile, NeurIPS 2024. arXiv 2411.04036
-    """
-    task = Weights(perturbation=Gaussian(0.5), rule=Sign(), int16=Last(1))
-    return _settings("qzo-ff-probe", task, run=run, batch_size=64, layers=Last(1))
-
-
 _ALL: Final[tuple[Callable[..., Settings], ...]] = (
     node,
     weight,
@@ -253,7 +240,6 @@ _ALL: Final[tuple[Callable[..., Settings], ...]] = (
     fqt,
     mezo,
     deepzero,
-    qzo_ff_probe,
 )
 
 #: Algorithms by name, the default first.

@@ -75,8 +75,6 @@ def inject_settings(settings: Settings, **given: Unpack[InjectChanges]) -> Injec
             asked["command_words"] = words
         if settings.layers is not None:
             asked["trainable"] = settings.layers
-        if settings.weights.int16:
-            asked["int16"] = settings.weights.int16
     if isinstance(settings.weights.rule, Bits) or isinstance(settings.exact.rule, Bits):
         asked["update_bits"] = 8
     return InjectSettings(**{**asked, **given})

@@ -6,7 +6,6 @@ from typing import Final
 
 from ..converters import ZoMetadata, ZoNodes
 from ..converters.settings import parameters_of
-from ..core import Distribution, Gaussian
 from .checks import SettingsError, needs_injection
 from .lowering import weight_command_words
 from .plan import credited, exact_tail, plan_tasks, trained_tensors
@@ -52,19 +51,10 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
 
 def _check_headroom(settings: Settings, metadata: ZoMetadata) -> None:
     reach, task = settings.reach, settings.weights
-    if task.sharpness and any(t.int16 for t in metadata.trainable):
-        reach = max(reach, _two_fine_reaches(task.perturbation))
     if reach > metadata.headroom:
         twice = ", in sharpness-aware steps twice" if task.sharpness else ""
         problem = f"move weights by at most the headroom {metadata.headroom} LSB, not by {reach} LSB{twice}"
         raise needs_injection("weights.perturbation", problem, task.perturbation, headroom=reach)
-
-
-def _two_fine_reaches(distribution: Distribution) -> int:
-    """Returns the largest move of a 16-bit weight by two Gaussian perturbations, LSB, rounded up."""
-    if not isinstance(distribution, Gaussian):
-        return 2 * distribution.reach
-    return -(-2 * distribution.z_max * distribution.mu // 4096)
 
 
 def _check_capacity(settings: Settings, metadata: ZoMetadata) -> None:

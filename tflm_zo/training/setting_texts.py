@@ -9,7 +9,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from ..converters import Model, ZoMetadata, read_metadata
+from ..converters import ConversionError, Model, ZoMetadata, read_metadata
 from ..converters.metadata import with_metadata
 from ..converters.selections import ALL, Last, ResidualBlocks, TailChoice
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
@@ -62,6 +62,9 @@ _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no":
 MEASURED_RATE: Final = "measured-rate"
 #: Further values of the run in a ZO model's metadata. The last two are in older models, of runs that chose layers.
 BESIDES: Final = ("epochs", "steps", "start", "ram", MEASURED_RATE, "choose-block", "block")
+
+# Settings that tflm_zo 0.1 wrote into ZO models, with their value where they had no effect.
+_REMOVED: Final = {"int16": "none"}
 
 _FORMS: Final = "be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB, coordinate:LSB"
 _DISTRIBUTIONS: Final[Mapping[str, Callable[..., Distribution]]] = {
@@ -205,8 +208,20 @@ def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 
 
 def run_of(metadata: ZoMetadata) -> dict[str, str]:
-    """Returns the settings of the run that a ZO model was made for, and its length, as texts by name."""
-    return dict(item.split("=", 1) for item in metadata.run)
+    """Returns the settings of the run that a ZO model was made for, and its length, as texts by name. Raises
+    ConversionError for a setting of an earlier version.
+    """
+    run = dict(item.split("=", 1) for item in metadata.run)
+    for name, text in list(run.items()):
+        if (idle := _REMOVED.get(name.rpartition(".")[2])) is None:
+            continue
+        if text != idle:
+            raise ConversionError(
+                f"this ZO model was made with setting `{name}={text}`, which this version does not have; "
+                "use tflm_zo 0.1, or inject the original model again"
+            )
+        del run[name]
+    return run
 
 
 def with_run(zo: Model, settings: Settings, usual: Settings, length: Mapping[str, object]) -> Model:
@@ -270,8 +285,6 @@ def _value(owner: str, field: str, name: str, text: str) -> Any:
         return _queries(name, text)
     if field == "layers":
         return None if text == "auto" else parse_layers(name, text)
-    if field == "int16":
-        return () if text == "none" else Last(1) if text == "last" else parse_layers(name, text)
     if part := _part(owner, field):
         hint: Any = tuple[int, ...] if isinstance(part.default, tuple) else type(part.default)
     else:
@@ -359,7 +372,7 @@ def written(value: Any, name: str = "") -> str:
     if isinstance(value, tuple):
         return ",".join(map(written, value)) or "none"
     if isinstance(value, Last):
-        return "last" if name.endswith("int16") and value.n == 1 else f"last:{value.n}"
+        return f"last:{value.n}"
     if isinstance(value, ResidualBlocks):
         return "block" if value.n == 1 else str(value)
     if isinstance(value, Mapping):

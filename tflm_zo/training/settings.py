@@ -233,7 +233,7 @@ class Settings:
             (not layerwise, "snapshots are brought to the disk when they are written", ("sync_every",)),
         ]
         if weights is not None:
-            alone = ("weights.momentum", "weights.momentum_terms", "weights.sharpness", "weights.int16")
+            alone = ("weights.momentum", "weights.momentum_terms", "weights.sharpness")
             rate, aware = "weights.learning_rate", "weights.quantization_aware"
             rows += [
                 (not layerwise, "it needs Weights as the only task, of scope model or blocks", alone),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from ..converters.selections import ALL, Last, ResidualBlocks, TailChoice
+from ..converters.selections import ALL, ResidualBlocks, TailChoice
 from ..converters.settings import PARAMETERS, Parameters
 from ..core import MAX_QUERIES, Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError, check_choice, check_integer, check_number
@@ -198,8 +198,6 @@ class Weights(_Querying):
             (ElasticZO-INT8, sec. 5.1.1).
         momentum: memory of directions, `Momentum(rho, terms)`; Gaussian perturbation only. None: none.
         sharpness: True for sharpness-aware steps; estimator "antithetic" only.
-        int16: FULLY_CONNECTED layers whose forward pass reads weights of 16 bits, so that perturbations of
-            less than an LSB have an effect: `Last(n)`, names or patterns.
         headroom: headroom of a model that is made trainable for the run, LSB: weights stay within
             +-(127 - headroom). It is at least the largest perturbation of a weight.
         parameters: trained parameters of a layer, as in `Nodes`.
@@ -216,7 +214,6 @@ class Weights(_Querying):
     stage_p_zero: tuple[float, ...] = ()
     momentum: Momentum | None = None
     sharpness: bool = False
-    int16: Last | str | tuple[str, ...] = ()
     headroom: int = 2
     parameters: Parameters = "weights"
 

@@ -29,8 +29,8 @@
  *            3  u8   max_queries, 1..ZO_MAX_QUERIES
  *            4  u16  number of tensors
  *            6  u16  number of blocks
- *            8  per tensor 12 bytes: u16 stream, u16 block (bit 15: the tensor is int16; bit 14: it
- *               is of biases), u32 channels, u32 inner (see zo_tensor)
+ *            8  per tensor 12 bytes: u16 stream, u16 block (bit 14: the tensor is of biases), u32 channels, u32 inner
+ * (see zo_tensor)
  *
  * TFLM_ZO_LOSS:
  *
@@ -46,26 +46,6 @@
  *            8  i32  zero point (binary cross-entropy), else 0
  *            12 u32  scale_log2e, or multiplier (mean squared error)
  *            16 u32  scale, or shift (mean squared error)
- *
- * TFLM_ZO_FULLY_CONNECTED_16, in the place of a FULLY_CONNECTED whose weights are int16:
- *
- *   inputs   0 activation  int8 [batch, ...]
- *            1 weights     int8 [units, depth], variable
- *            2 bias        int32 [units]; may be absent
- *            3 zo_fraction int8, variable: of the segment, see above
- *   outputs  0 activation  int8 [batch, units]
- *   options  0  u8   1 (version)
- *            1  u8   ZO_OPTION_PER_CHANNEL or 0
- *            2  i8   zero point of the input
- *            3  i8   zero point of the output
- *            4  i8   smallest output \ of the fused
- *            5  i8   largest output  / activation
- *            6  u16  kernel version of the FULLY_CONNECTED, for export
- *            8  u32  weights before this tensor's in zo_fraction
- *            12 u32  units
- *            16 multipliers, see zo_int16_fully_connected.h
- *   The builtin options of the FULLY_CONNECTED stay those of the operator: runtimes do not read
- *   them, export does.
  *
  * TFLM_ZO_STATE, for a state: a variable tensor that outlives an invoke, as a ring buffer or the
  * state of a recurrent operator. A sequence of invokes begins with the initial state:
@@ -102,10 +82,7 @@ extern "C" {
 #define ZO_OPTION_MULTIPLIER 8u /* tensors have per-channel multipliers */
 #define ZO_OPTION_MASK 16u      /* tensors may have masks */
 
-#define ZO_OPTION_INT16 0x8000u /* in the block of a tensor */
-#define ZO_OPTION_BIAS 0x4000u  /* likewise */
-
-#define ZO_OPTION_PER_CHANNEL 1u /* of TFLM_ZO_FULLY_CONNECTED_16: a multiplier per unit */
+#define ZO_OPTION_BIAS 0x4000u /* in the block of a tensor */
 
 #define ZO_STATE_READ 0u /* of TFLM_ZO_STATE */
 #define ZO_STATE_ASSIGN 1u
@@ -181,10 +158,6 @@ zo_status zo_weight_op_borrow(const uint8_t* options, size_t length, zo_buffer_s
 /* zo_weight_op_check and zo_weight_op_run for TFLM_ZO_LOSS. */
 zo_status zo_loss_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
 zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
-
-/* The same for TFLM_ZO_FULLY_CONNECTED_16. */
-zo_status zo_int16_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
-zo_status zo_int16_op_run(const uint8_t* options, size_t length, zo_buffer_source source, void* context);
 
 /* The same for TFLM_ZO_STATE. */
 zo_status zo_state_op_check(const uint8_t* options, size_t length, zo_buffer_source source, void* context);

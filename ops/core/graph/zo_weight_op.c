@@ -119,8 +119,7 @@ static weight_cursor first_tensor(const weight_op* op) {
 
 #if ZO_WITH_CHECKS
 /* Whether a tensor has the size that its type requires; its data may be null. */
-static int type_fits(const weight_op* op, const zo_tensor* tensor, zo_buffer mask) {
-  if (tensor->type == ZO_TENSOR_INT16) return (op->flags & ZO_OPTION_FRACTION) != 0u;
+static int type_fits(const zo_tensor* tensor, zo_buffer mask) {
   if (tensor->type == ZO_TENSOR_INT8) return 1;
   return tensor->size == sizeof(int32_t) * (uint64_t)tensor->channels && mask.bytes == 0u &&
          (uintptr_t)tensor->weights % sizeof(int32_t) == 0u;
@@ -155,14 +154,13 @@ static int next_tensor(weight_cursor* cursor) {
   const uint32_t block = zo_read_u16(entry + 2);
   const int is_bias = (block & ZO_OPTION_BIAS) != 0u;
   tensor->fraction = fraction != NULL && !is_bias ? fraction + cursor->fractions : NULL;
-  cursor->block = block & (ZO_OPTION_BIAS - 1u);
+  cursor->block = block & ~ZO_OPTION_BIAS;
   tensor->type = is_bias ? ZO_TENSOR_INT32 : ZO_TENSOR_INT8;
-  if ((block & ZO_OPTION_INT16) != 0u) tensor->type = ZO_TENSOR_INT16;
 
 #if ZO_WITH_CHECKS
   cursor->consistent = cursor->consistent && weights.bytes > 0u &&
                        weights.bytes <= cursor->initial.bytes - cursor->offset && tensor->channels > 0u &&
-                       tensor->inner > 0u && cursor->block < op->limits.blocks && type_fits(op, tensor, mask) &&
+                       tensor->inner > 0u && cursor->block < op->limits.blocks && type_fits(tensor, mask) &&
                        zo_tensor_is_supported(tensor) &&
                        (multiplier.bytes == 0u || multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
                        (mask.bytes == 0u || mask.bytes == zo_mask_bytes(weights.bytes));

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* From an accumulator to the next layer's unit: TFLite's multiplication by a real number in fixed
- * point, of whole accumulators and of those with 8 fraction bits. */
+ * point. */
 #ifndef TFLM_ZO_OPS_CORE_MATH_ZO_REQUANTIZE_H_
 #define TFLM_ZO_OPS_CORE_MATH_ZO_REQUANTIZE_H_
 
@@ -26,24 +26,6 @@ static inline int32_t zo_requantize(int32_t x, zo_multiplier multiplier) {
   const uint32_t left = multiplier.shift > 0 ? (uint32_t)multiplier.shift : 0u;
   const uint32_t right = multiplier.shift > 0 ? 0u : (uint32_t)-multiplier.shift;
   const int64_t product = (int64_t)(int32_t)((uint32_t)x << left) * multiplier.value;
-  const int32_t high = (int32_t)zo_floor_shift64(product + (INT64_C(1) << 30), 31);
-  return zo_divide_by_power(high, right);
-}
-
-/* (whole + rest / 256) * multiplier, |whole| < 2^40, rest in 0..255: with the same two roundings,
- * so that it equals zo_requantize if rest is 0. Values beyond int32, for which TFLite's kernels go
- * wrong, saturate. */
-static inline int32_t zo_requantize_16(int64_t whole, uint32_t rest, zo_multiplier multiplier) {
-  const uint32_t left = multiplier.shift > 0 ? (uint32_t)multiplier.shift : 0u;
-  const uint32_t right = multiplier.shift > 0 ? 0u : (uint32_t)-multiplier.shift;
-  if (left > 0u) {
-    const uint64_t shifted = (uint64_t)rest << left;
-    whole = zo_clamp64(whole, INT32_MAX) * (INT64_C(1) << left) + (int64_t)(shifted >> 8);
-    rest = (uint32_t)shifted & 0xFFu;
-  }
-  /* The product's floor at 2^0 is enough: the rounding below is a floor as well. */
-  const int64_t fraction = (int64_t)((uint64_t)rest * (uint32_t)multiplier.value >> 8);
-  const int64_t product = zo_clamp64(whole, INT32_MAX) * multiplier.value + fraction;
   const int32_t high = (int32_t)zo_floor_shift64(product + (INT64_C(1) << 30), 31);
   return zo_divide_by_power(high, right);
 }

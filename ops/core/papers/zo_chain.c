@@ -42,9 +42,8 @@ uint32_t zo_chain_length(const zo_perturb_terms* terms, uint32_t first) {
 void zo_perturb_chain_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size, zo_distribution distribution,
                          const zo_perturb_terms* terms, uint32_t first, uint32_t seeds) {
   int8_t* weights = tensor->weights + begin;
-  int8_t* fraction = tensor->type == ZO_TENSOR_INT16 ? tensor->fraction + begin : NULL;
   const uint8_t* mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
-  const int32_t largest = 256 * (127 - tensor->limit), k = terms->terms[first].k;
+  const int32_t k = terms->terms[first].k;
   uint32_t states[ZO_MAX_CHAIN];
   int32_t shares[ZO_MAX_CHAIN];
   zo_chain_weights(terms->momentum, seeds, shares);
@@ -62,15 +61,9 @@ void zo_perturb_chain_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size,
     if (zo_is_of_biases(tensor)) {
       const int32_t moved = chain_perturbation(v, distribution.mu, CHAIN_SHIFT - ZO_BIAS_SHIFT);
       zo_add_to_bias(zo_biases_of(tensor) + begin + i, k * moved);
-    } else if (fraction == NULL) {
+    } else {
       const int32_t moved = k * chain_perturbation(v, distribution.mu, CHAIN_SHIFT);
       weights[i] = (int8_t)(uint8_t)((uint32_t)(uint8_t)weights[i] + (uint32_t)moved);
-    } else {
-      const int32_t moved = chain_perturbation(v, distribution.mu, CHAIN_SHIFT - 8u);
-      const int32_t sum = fraction[i] + k * zo_clamp(moved, -largest, largest);
-      const int32_t whole = zo_floor_shift(sum + 128, 8);
-      weights[i] = (int8_t)(uint8_t)((uint32_t)(uint8_t)weights[i] + (uint32_t)whole);
-      fraction[i] = (int8_t)(sum - 256 * whole);
     }
   }
 }

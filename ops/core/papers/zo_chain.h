@@ -50,7 +50,7 @@ void zo_chain_weights(uint32_t momentum, uint32_t count, int32_t* weights);
 uint32_t zo_chain_length(const zo_perturb_terms* terms, uint32_t first);
 
 /* Adds the perturbation of that chain, `seeds` long, to the weights [begin, begin + size) of one
- * stream tile, as zo_perturb_tile_s8 does: of an int16 tensor also if it is of one seed. */
+ * stream tile, as zo_perturb_tile_s8 does. */
 void zo_perturb_chain_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size, zo_distribution distribution,
                          const zo_perturb_terms* terms, uint32_t first, uint32_t seeds);
 

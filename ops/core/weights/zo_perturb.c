@@ -189,7 +189,7 @@ void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size, 
   for (uint32_t t = 0; t < terms->count;) {
 #if ZO_WITH_CHAINS
     const uint32_t seeds = zo_chain_length(terms, t);
-    if (seeds > 1u || (tensor->type == ZO_TENSOR_INT16 && zo_is_gaussian(distribution))) {
+    if (seeds > 1u) {
       zo_perturb_chain_s8(tensor, begin, size, distribution, terms, t, seeds);
       t += seeds;
       continue;
@@ -233,9 +233,6 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution, c
     return ZO_ERROR_ARGUMENT;
   }
   if (zo_is_of_biases(tensor) && !zo_are_biases(tensor)) return ZO_ERROR_ARGUMENT;
-  if (tensor->type == ZO_TENSOR_INT16 && (tensor->fraction == NULL || tensor->limit < 0 || tensor->limit > 127)) {
-    return ZO_ERROR_ARGUMENT;
-  }
   const zo_status status = zo_perturb_check(distribution, terms);
   if (status != ZO_OK) return status;
 #endif

@@ -13,8 +13,7 @@ extern "C" {
 
 /* Adds the perturbations of some terms to a tensor's weights.
  *
- *   tensor        weights, size, stream and mask are used; nothing else, unless it is int16: then
- *                 fraction and limit as well
+ *   tensor        weights, size, stream and mask are used
  *   distribution  see zo_types.h
  *   terms         at least one
  *
@@ -24,12 +23,6 @@ extern "C" {
  * distribution's reach is within the headroom (zo_command_check sees to the latter).
  *
  * Two terms restore one query and set up the next in a single pass over tiles of weights.
- *
- * In an int16 tensor W = 256 w + fraction moves, in units of 2^-8 LSB, modulo 2^16: with
- * ZO_GAUSSIAN by k * round(z * mu / 2^4), half away from zero, and by k * 2^8 (127 - limit) at
- * most, because reach is rounded to whole LSB. w stays W / 256 rounded half up. The other
- * distributions move by whole LSB, which leaves fractions unchanged. As exactly reversible, and
- * as free of wrapping.
  *
  * Biases (ZO_TENSOR_INT32) move by 2^ZO_BIAS_SHIFT times a weight's move, modulo 2^32; with
  * ZO_GAUSSIAN by k * round(z * mu / 2^7), half away from zero.

@@ -189,9 +189,7 @@ zo_status zo_step_check(zo_distribution distribution, const zo_query* queries, u
 
 int zo_update_takes(const zo_tensor* tensor) {
   return tensor != NULL && tensor->weights != NULL && tensor->size > 0 && tensor->limit >= 1 && tensor->limit <= 127 &&
-         zo_tensor_is_supported(tensor) &&
-         (tensor->fraction != NULL ||
-          (tensor->type != ZO_TENSOR_INT16 && (ZO_WITH_8_BITS || zo_is_of_biases(tensor)))) &&
+         zo_tensor_is_supported(tensor) && (tensor->fraction != NULL || ZO_WITH_8_BITS || zo_is_of_biases(tensor)) &&
          (!zo_is_of_biases(tensor) || zo_are_biases(tensor)) &&
          (tensor->multiplier == NULL || (tensor->channels > 0 && tensor->inner > 0));
 }

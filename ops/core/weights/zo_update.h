@@ -39,8 +39,7 @@ extern "C" {
  *
  *   tensor     see zo_types.h
  *   restore    if not null, a perturbation that is added before the step (as in zo_perturb_s8), to
- *              undo the one in force in the same pass; does not affect fraction, unless the tensor
- *              is int16
+ *              undo the one in force in the same pass; does not affect fraction
  *   queries    [count], count in 1..ZO_MAX_QUERIES, sum |coefficient| * max |z| <= 2^30
  *   saturated  if not null, the number of clipped weights is added to it
  *

@@ -47,10 +47,6 @@ static zo_buffer buffer_of(void* data, size_t bytes) {
 
 static int is_bias(const segment* s, uint32_t t) { return s->biases && t + 1u == s->tensors; }
 
-static int is_int16(const segment* s, uint32_t t) {
-  return t == 0u && (s->flags & ZO_OPTION_FRACTION) != 0u && !is_bias(s, t);
-}
-
 static int is_masked(const segment* s, uint32_t t) {
   return (s->flags & ZO_OPTION_MASK) != 0u && t != 1u && !is_bias(s, t);
 }
@@ -76,7 +72,7 @@ static void make_op(segment* s, uint32_t op) {
   for (uint32_t t = 0; t < s->tensors; ++t) {
     uint8_t* entry = g->options + 8 + 12 * t;
     zo_write_u16(entry, t);
-    zo_write_u16(entry + 2, t % 2u | (is_int16(s, t) ? ZO_OPTION_INT16 : 0u) | (is_bias(s, t) ? ZO_OPTION_BIAS : 0u));
+    zo_write_u16(entry + 2, t % 2u | (is_bias(s, t) ? ZO_OPTION_BIAS : 0u));
     zo_write_u32(entry + 4, 2);
     zo_write_u32(entry + 8, 1 + t);
     g->inputs[g->input_count++] = buffer_of(s->weights[t], s->sizes[t]);
@@ -239,8 +235,7 @@ static zo_tensor tensor_of(const segment* s, uint32_t t) {
   tensor.fraction = (s->flags & ZO_OPTION_FRACTION) != 0u && !is_bias(s, t) ? s->fraction + offset : NULL;
   tensor.multiplier = s->flags & ZO_OPTION_MULTIPLIER ? s->multipliers[t] : NULL;
   tensor.mask = is_masked(s, t) ? s->masks[t] : NULL;
-  tensor.type = is_int16(s, t) ? ZO_TENSOR_INT16 : ZO_TENSOR_INT8;
-  if (is_bias(s, t)) tensor.type = ZO_TENSOR_INT32;
+  tensor.type = is_bias(s, t) ? ZO_TENSOR_INT32 : ZO_TENSOR_INT8;
   tensor.size = s->sizes[t];
   tensor.channels = 2;
   tensor.inner = 1 + t;

@@ -169,7 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   w.tensor.channels = w.tensor.inner = 1;
   w.tensor.weights = make_int8(&in, weights, w.tensor.limit);
   w.tensor.fraction = sixteen ? make_int8(&in, weights, 0) : NULL;
-  w.tensor.type = sixteen && take_flag(&in) ? ZO_TENSOR_INT16 : ZO_TENSOR_INT8;
+  w.tensor.type = ZO_TENSOR_INT8;
   w.expected = w.tensor;
   w.expected.weights = (int8_t*)copy_of(w.tensor.weights, weights);
   w.expected.fraction = sixteen ? (int8_t*)copy_of(w.tensor.fraction, weights) : NULL;

@@ -8,7 +8,6 @@
 #include "fake_runtime.h"
 #include "fuzz_input.h"
 #include "ops/core/graph/zo_command.h"
-#include "ops/core/graph/zo_int16_fully_connected.h"
 #include "ops/core/graph/zo_op.h"
 #include "ops/core/zo_little_endian.h"
 #include "ops/kernels/zo_kernel_set.h"
@@ -93,45 +92,26 @@ static void add_weight_ops(fuzz_input* in, world* w) {
   }
 }
 
-/* A dense layer, plain or int16; its output follows in the runtime's order. */
-static int add_dense(fuzz_input* in, world* w, int x, uint32_t samples, uint32_t depth, uint32_t units, int int16) {
+/* A dense layer; its output follows in the runtime's order. */
+static int add_dense(fuzz_input* in, world* w, int x, uint32_t samples, uint32_t depth, uint32_t units) {
   fake_runtime* r = &w->runtime;
   const int weights = add_tensor(in, w, kTfLiteInt8, depth * units);
   const int bias = take_flag(in) ? add_tensor(in, w, kTfLiteInt32, 4u * units) : -1;
   const int y = add_tensor(in, w, kTfLiteInt8, samples * units);
-  int node;
   r->dims[weights].size = 2;
   r->dims[weights].data[0] = (int)units;
   r->dims[weights].data[1] = (int)depth;
-  if (int16) {
-    uint8_t options[kOptions] = {ZO_OPTIONS_VERSION, 0, 3, 4, 0x80, 0x7F};
-    const int per_channel = take_flag(in);
-    options[1] = per_channel ? ZO_OPTION_PER_CHANNEL : 0;
-    const uint32_t first = take_between(in, 0, 3), count = per_channel ? units : 1u;
-    zo_write_u32(options + 8, first);
-    zo_write_u32(options + 12, units);
-    for (uint32_t i = 0; i < count; ++i) {
-      zo_write_u32(options + 16 + ZO_INT16_MULTIPLIER_BYTES * i, take_u32(in) >> 1);
-      options[20 + ZO_INT16_MULTIPLIER_BYTES * i] = (uint8_t)(take_between(in, 0, 61) - 31u);
+  const int node = add_node(w, NULL, NULL, 0);
+  if (take_flag(in)) {
+    r->scales[weights].size = (int)units;
+    for (uint32_t i = 0; i < units; ++i) {
+      r->scales[weights].data[i] = (float)(1 + take_u8(in)) / 128.0f;
     }
-    node = add_node(w, "TFLM_ZO_FULLY_CONNECTED_16", options, 16u + ZO_INT16_MULTIPLIER_BYTES * count);
-    fake_input(r, node, x);
-    fake_input(r, node, weights);
-    fake_input(r, node, bias);
-    fake_input(r, node, add_tensor(in, w, kTfLiteInt8, first + depth * units));
-  } else {
-    node = add_node(w, NULL, NULL, 0);
-    if (take_flag(in)) {
-      r->scales[weights].size = (int)units;
-      for (uint32_t i = 0; i < units; ++i) {
-        r->scales[weights].data[i] = (float)(1 + take_u8(in)) / 128.0f;
-      }
-    }
-    r->fully_connected[node].activation = (TfLiteFusedActivation)take_between(in, 0, 4);
-    fake_input(r, node, x);
-    fake_input(r, node, weights);
-    fake_input(r, node, bias);
   }
+  r->fully_connected[node].activation = (TfLiteFusedActivation)take_between(in, 0, 4);
+  fake_input(r, node, x);
+  fake_input(r, node, weights);
+  fake_input(r, node, bias);
   fake_output(r, node, y);
   if (take_flag(in)) r->tensors[y].data = NULL; /* between nodes of one kernel */
   return y;
@@ -338,11 +318,11 @@ static void make_graph(fuzz_input* in, world* w) {
   int last = add_tensor(in, w, kTfLiteInt8, samples * depth);
   uint32_t width = depth;
   if (ops & 2u) {
-    last = add_dense(in, w, last, samples, width, units, 0);
+    last = add_dense(in, w, last, samples, width, units);
     width = units;
   }
   if (ops & 4u) {
-    last = add_dense(in, w, last, samples, width, 3, 1);
+    last = add_dense(in, w, last, samples, width, 3);
     width = 3;
   }
   if (ops & 16u) add_image_layer(in, w);

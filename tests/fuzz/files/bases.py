@@ -10,7 +10,7 @@ import numpy as np
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.converters import ConversionError, Last, TopK, load_model
+from tflm_zo.converters import ConversionError, TopK, load_model
 from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
 
 PLAIN = [name for name in MODELS if name != "lenet5"]  # 60,000 weights: a tenth of the speed
@@ -19,7 +19,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "weight": {"batch": 4},
     "eight bits, sparse": {"update_bits": 8, "sparse": TopK(0.3)},
     "cut, multipliers": {"cuts": "layers", "multipliers": "quantization-aware"},
-    "int16, without replay": {"int16": Last(1), "replay": False},
+    "without replay": {"replay": False},
     "nodes": {"nodes": "auto", "headroom": 0, "batch": 4, "trainable": "nodes"},
     "tail": {"nodes": (), "tail": 3, "headroom": 0, "batch": 4},
 }

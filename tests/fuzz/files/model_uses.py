@@ -74,7 +74,6 @@ def chosen(rng: Random) -> dict[str, Any]:
         "nodes": ((), (), "auto", Last(1), Last(2)),
         "multipliers": (None, None, "quantization-aware", "kernel-norm"),
         "sparse": (None, None, None, TopK(0.1), RandomWeights(3), Threshold(50)),
-        "int16": ((), (), (), Last(1)),
         "replay": (True, False),
     }.items():
         settings[name] = rng.choice(values)

@@ -90,7 +90,7 @@ void test_commands(void) {
   zo_command_writer writer;
   CHECK(zo_command_begin(NULL, words, 8, 0) == ZO_ERROR_ARGUMENT);
   CHECK(zo_command_begin(&writer, NULL, 8, 0) == ZO_ERROR_ARGUMENT);
-  CHECK(zo_command_begin(&writer, words, 8, 4) == ZO_ERROR_ARGUMENT);
+  CHECK(zo_command_begin(&writer, words, 8, 8) == ZO_ERROR_ARGUMENT);
   CHECK(zo_command_begin(&writer, words, 1, 0) == ZO_ERROR_CAPACITY);
   CHECK(zo_command_begin(&writer, words, 8, 0) == ZO_OK);
   CHECK(zo_command_restore(NULL, 0) == ZO_ERROR_ARGUMENT);

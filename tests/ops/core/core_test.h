@@ -125,8 +125,6 @@ void test_losses(void);
 void test_calibration(void);
 void test_commands(void);
 void test_weight_op(uint32_t tensors, uint32_t flags);
-void test_int16_perturbation(void);
-void test_int16_op(uint32_t per_channel, uint32_t with_bias);
 void test_loss_op(void);
 void test_control(void);
 void test_log_header(void);

@@ -19,8 +19,6 @@ int main(void) {
     }
   }
   test_loss_op();
-  test_int16_perturbation();
-  for (uint32_t mode = 0; mode < 4; ++mode) test_int16_op(mode & 1u, mode >> 1);
   test_control();
   test_log_header();
   test_many_blocks();

@@ -47,8 +47,6 @@ typedef struct segment {
 
 static const zo_opcode op_order[3] = {ZO_OP_REPLAY, ZO_OP_UPDATE, ZO_OP_PERTURB};
 
-static int is_int16(uint32_t t, uint32_t flags) { return t % 2u == 0u && (flags & ZO_OPTION_FRACTION) != 0u; }
-
 static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t flags) {
   memset(s, 0, sizeof *s);
   s->tensors = tensors;
@@ -93,10 +91,10 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
     }
     for (uint32_t t = 0; t < tensors; ++t) {
       uint8_t* entry = g->options + 8 + 12 * t;
-      put_u16(entry, 10 + t);                                                              /* stream */
-      put_u16(entry + 2, t % limits.blocks | (is_int16(t, flags) ? ZO_OPTION_INT16 : 0u)); /* array */
-      put_u32(entry + 4, 2);                                                               /* channels */
-      put_u32(entry + 8, 3);                                                               /* inner */
+      put_u16(entry, 10 + t);                /* stream */
+      put_u16(entry + 2, t % limits.blocks); /* array */
+      put_u32(entry + 4, 2);                 /* channels */
+      put_u32(entry + 8, 3);                 /* inner */
       g->inputs[g->input_count++] = buffer_of(s->weights[t].at, s->weights[t].size);
       if (flags & ZO_OPTION_MULTIPLIER) {
         g->inputs[g->input_count++] = buffer_of(s->multiplier[t], sizeof(int32_t) * 2);
@@ -137,7 +135,7 @@ static zo_tensor segment_tensor(const segment* s, uint32_t t, uint32_t flags) {
   tensor.limit = 127 - (int32_t)limits.headroom;
   tensor.channels = 2;
   tensor.inner = 3;
-  tensor.type = is_int16(t, flags) ? ZO_TENSOR_INT16 : ZO_TENSOR_INT8;
+  tensor.type = ZO_TENSOR_INT8;
   if (flags & ZO_OPTION_MULTIPLIER) tensor.multiplier = s->multiplier[t];
   if ((flags & ZO_OPTION_MASK) && t != 1u) tensor.mask = (const uint8_t*)s->mask[t].at;
   return tensor;

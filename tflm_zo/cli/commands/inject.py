@@ -11,7 +11,6 @@ from rich.table import Table
 
 from ...converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
-from ...converters.selections import Last
 from ...converters.settings import KERNEL_NORM, LOSS_KINDS, PARAMETERS, QUANTIZATION_AWARE
 from ...converters.summary import trained_by
 from ...io.table import table
@@ -128,15 +127,6 @@ def inject(
         ),
     ] = None,
     sparse_seed: Annotated[int, option("Seed of --sparse random.", _LAYERS)] = 0,
-    int16: Annotated[
-        list[str] | None,
-        optional(
-            "LAYER,…",
-            "Dense layers with 16-bit weights in the forward pass: names or glob patterns, or last; repeatable "
-            "(default of qzo-ff-probe: last).",
-            _LAYERS,
-        ),
-    ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -157,7 +147,6 @@ def inject(
         "update_bits": update_bits,
         "cuts": tuple(cut) if cut else None,
         "max_queries": max_queries,
-        "int16": Last(1) if int16 == ["last"] else parse_selection("int16", split_names(int16), "last"),
         "blocks": _blocks(block or []),
         "batch": batch,
         "signature": signature,
@@ -204,7 +193,7 @@ def _blocks(given: list[str]) -> dict[str, list[str]] | None:
 
 
 def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> None:
-    kinds = [", 16 bit" if t.int16 else ", bias" if t.bias else "" for t in metadata.trainable]
+    kinds = [", bias" if t.bias else "" for t in metadata.trainable]
     rows = [
         [t.layer, t.operator + kind, "x".join(map(str, t.shape)), t.trained, metadata.blocks[t.block], t.segment, way]
         for t, kind, way in zip(metadata.trainable, kinds, trained_by(metadata), strict=True)
