@@ -48,19 +48,12 @@ ABLATIONS: dict[str, Method] = {
     "weight-sign": Method("weight perturbation, signs instead of magnitudes", "weight", settings={"rule": "sign"}),
     "qzo-ff-queries": Method("QZO-FF, m = 3 directions a step", _QZO, settings={"queries": 3}),
     "qzo-ff-momentum": Method("QZO-FF, momentum-guided sampling", _QZO, settings={"momentum": 0.5}),
-    "qzo-ff-sharpness": Method("QZO-FF, sharpness-aware steps", _QZO, settings={"sharpness": True}),
     "qzo-ff-top-k": Method(
         "QZO-FF, the tenth of the weights of largest magnitude", _QZO, injection={"sparse": TopK(0.1)}
     ),
     "qzo-ff-random": Method("QZO-FF, a random tenth of the weights", _QZO, injection={"sparse": Random(0.1)}),
     "qzo-ff-threshold": Method("QZO-FF, weights of at least 60 LSB", _QZO, injection={"sparse": Threshold(60)}),
     "qzo-ff-kernel-norm": Method("QZO-FF, kernel-wise normalization", _QZO, injection={"multipliers": "kernel-norm"}),
-    "qzo-ff-sharpness-kernel-norm": Method(
-        "QZO-FF, sharpness-aware steps and kernel-wise normalization",
-        _QZO,
-        settings={"sharpness": True},
-        injection={"multipliers": "kernel-norm"},
-    ),
     **{
         f"pmt-block-{i + 1}": Method(
             f"Poor Man's Training, LeNet-5's {' and '.join(layers)} alone",
@@ -100,12 +93,10 @@ PAIRS: tuple[tuple[str, str, str], ...] = (
     ("magnitudes instead of signs, weights", "weight-sign", "weight"),
     ("QZO-FF: m = 3 directions", "qzo-ff", "qzo-ff-queries"),
     ("QZO-FF: momentum-guided sampling", "qzo-ff", "qzo-ff-momentum"),
-    ("QZO-FF: sharpness-aware steps", "qzo-ff", "qzo-ff-sharpness"),
     ("QZO-FF: sparse update, top-k", "qzo-ff", "qzo-ff-top-k"),
     ("QZO-FF: sparse update, random", "qzo-ff", "qzo-ff-random"),
     ("QZO-FF: sparse update, threshold", "qzo-ff", "qzo-ff-threshold"),
     ("QZO-FF: kernel-wise normalization", "qzo-ff", "qzo-ff-kernel-norm"),
-    ("QZO-FF: sharpness and normalization", "qzo-ff", "qzo-ff-sharpness-kernel-norm"),
     ("PMT: conv1 and conv2 alone", "pmt-32", "pmt-block-1"),
     ("PMT: fc1 alone", "pmt-32", "pmt-block-2"),
     ("PMT: fc2 alone", "pmt-32", "pmt-block-3"),

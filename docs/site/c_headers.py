@@ -27,6 +27,7 @@ TEMPLATE = {
     "ZO": "ZO",
     "kind": "node",
     "autoencoder": True,
+    "sequence": 2,
     "models": {},
     "tasks": "",
     "drift": {"name": "LAYER"},

@@ -124,10 +124,6 @@
 #ifndef ZO_WITH_CHECKS
 #define ZO_WITH_CHECKS 1
 #endif
-/* Sharpness-aware steps. */
-#ifndef ZO_WITH_SHARPNESS
-#define ZO_WITH_SHARPNESS ZO_FEATURES
-#endif
 /* Steps that move a block of the model's layers alone. */
 #ifndef ZO_WITH_BLOCKS
 #define ZO_WITH_BLOCKS ZO_FEATURES

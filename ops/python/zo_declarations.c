@@ -138,14 +138,14 @@ const zo_declaration zo_declarations[] = {
   U32(estimator), U32(rule), FIELD(zo_distribution, distribution), U32(rate), U32(final_rate),
   U32(schedule), U32(warmup_steps), U32(decay), U32(decay_steps), U32(clip), U32(gradient_norm),
   U32(blocks), ARRAY(uint32_t, stage_steps), ARRAY(uint32_t, stage_p_zero), U32(chain),
-  U32(momentum), U32(sharpness),
+  U32(momentum),
 #undef S
 #define S zo_decays
   STRUCT, U32(count), U32(rate),
 #undef S
 #define S zo_control
   STRUCT, FIELD(const zo_control_settings*, settings), FIELD(const uint8_t*, block_segments),
-  U32(step), U32(query), U32(phase), U32(part), U32(pending), U32(based), FIELD(int32_t, ascent),
+  U32(step), U32(query), U32(phase), U32(part), U32(pending), U32(based),
   FIELD(int64_t, base), FIELD(int64_t, plus), FIELD(int64_t, minus), FIELD(int64_t, total),
   FIELD(int64_t, mean_square), ARRAY(int64_t, difference), ARRAY(zo_query, queries),
   FIELD(zo_decays, decays),

@@ -48,7 +48,6 @@ def test_list(cli: Any) -> None:
     ("options", "expected"),
     [
         (("--algorithm", "weight", "--set", "perturbation=rademacher:5"), {"headroom": 5}),
-        (("--algorithm", "qzo-ff", "--set", "sharpness=true"), {"headroom": 6}),
         (("--algorithm", "weight", "--set", "queries=20"), {"max_queries": 20}),
         (("--algorithm", "elastic-zo", "--set", "last=2"), {"nodes": [], "tail": ["fc2", "fc3"]}),
         (("--algorithm", "weight", "--set", "exact.last=2"), {"nodes": [], "tail": ["fc2", "fc3"]}),

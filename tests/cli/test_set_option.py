@@ -74,7 +74,6 @@ VALUES: list[tuple[str, str, str, Any]] = [
     ("node", "seed = 7 ", "seed", 7),
     ("node", "masked=false", "masked", False),
     ("node", "masked=Off", "masked", False),
-    ("qzo-ff", "sharpness=yes", "sharpness", True),
     ("node", "queries=4", "queries", 4),
     ("node", "queries=auto", "queries", None),
     ("node", "queries=fc1=7, fc3=1", "queries", {"fc1": 7, "fc3": 1}),
@@ -264,17 +263,17 @@ KEPT = {
     "node": "batch-size=32 weights.perturbation=rademacher:1 weights.queries=1 weights.rule=normalized "
     "weights.clip=3 weights.scope=layers weights.gradient-norm=false weights.quantization-aware=false "
     "weights.learning-rate=auto weights.bits=1 weights.stage-p-zero=none weights.momentum=0 "
-    "weights.momentum-terms=8 weights.sharpness=false weights.headroom=2 "
+    "weights.momentum-terms=8 weights.headroom=2 "
     "weights.parameters=weights",
     "weight": "batch-size=64 exact.last=block exact.rule=bits exact.bits=6,5,4 exact.rows=1,1 exact.parameters=weights",
     "mezo": "batch-size=64 weights.rule=sign weights.clip=3",
-    "qzo-ff": "batch-size=64 layers=last:2 weights.momentum=0.5 weights.momentum-terms=3 weights.sharpness=true",
+    "qzo-ff": "batch-size=64 layers=last:2 weights.momentum=0.5 weights.momentum-terms=3",
     "poor-mans-training": "batch-size=96 nodes.rule=rms nodes.gradient-norm=false nodes.quantization-aware=false",
 }
 
 
 # Settings that this version does not have, and their values of no effect.
-REMOVED = {"weights.int16": "none"}
+REMOVED = {"weights.int16": "none", "weights.sharpness": "false"}
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -286,7 +285,7 @@ def test_models_of_earlier_versions_keep_their_settings(name: str) -> None:
         "node": Nodes(),
         "weight": Weights(),
         "mezo": dataclasses.replace(algorithm("mezo").weights, rule=Sign()),
-        "qzo-ff": dataclasses.replace(algorithm("qzo-ff").weights, momentum=Momentum(0.5, 3), sharpness=True),
+        "qzo-ff": dataclasses.replace(algorithm("qzo-ff").weights, momentum=Momentum(0.5, 3)),
         "poor-mans-training": dataclasses.replace(algorithm("poor-mans-training").nodes, rule=Rms()),
     }
     assert settings.tasks[0] == expected[name]

@@ -50,7 +50,6 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "masks": ({"sparse": TopK(0.5)}, run(), {"MASKS"}),
     "multipliers": ({"multipliers": "kernel-norm"}, run(), {"MULTIPLIERS"}),
     "loss": ({"loss": "floor_log2"}, run(), {"FLOOR_LOG2"}),
-    "sharpness": ({}, run(Weights(sharpness=True)), {"SHARPNESS"}),
     "blocks": ({}, run(Weights(scope="blocks")), {"BLOCKS"}),
     "schedule": ({}, run(schedule=Cosine()), {"SCHEDULES"}),
     "norm": ({}, run(Weights(rule=Normalized(gradient_norm=True))), {"SCHEDULES"}),

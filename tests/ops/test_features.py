@@ -84,9 +84,6 @@ int main(void) {
   s.distribution = signs;
   s.rule = ZO_STEP_NORMALIZED;
   printf("\n%d ", (int)zo_control_settings_check(&s));
-  s.sharpness = 1;
-  printf("%d ", (int)zo_control_settings_check(&s));
-  s.sharpness = 0;
   s.gradient_norm = 5;
   printf("%d ", (int)zo_control_settings_check(&s));
   s.gradient_norm = 0;
@@ -136,8 +133,8 @@ def test_without_anything(tmp_path):
         [1, 1],  # with multipliers
         # Losses but cross-entropy; a plain model, fractions, multipliers, masks; biases.
         [0, 1, 1, 1, 0, 0, 1, 1, 1],
-        # Sharpness, gradient norm, one-sided differences, rules but normalized steps, schedules, blocks.
-        [0, 1, 1, 1, 1, 0, 1, 0, 0, 1, 1, 1],
+        # A plain run, gradient norm, one-sided differences, rules but normalized steps, schedules, blocks.
+        [0, 1, 1, 1, 0, 1, 0, 0, 1, 1, 1],
     ]
 
 
@@ -157,7 +154,7 @@ def sources_with_features():
 
 @pytest.mark.parametrize("feature", slow_but(FEATURES[::20], FEATURES))
 def test_each_alone_and_missing_compiles_without_a_warning(feature, tmp_path):
-    assert len(FEATURES) == 30
+    assert len(FEATURES) == 29
     for flags in ([f"-D{feature}=0"], ["-DZO_FEATURES=0", f"-D{feature}=1"]):
         command = [CC, *STRICT, "-fsyntax-only", *flags, *sources_with_features()]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -31,7 +31,7 @@ SETTINGS: dict[str, Settings] = {
     "weight": weight_settings(batch_size=8, learning_rate=1.0),
     "one-sided": weight_settings(batch_size=8, learning_rate=1.0, queries=3, estimator="one-sided"),
     "blocks": weight_settings(batch_size=8, learning_rate=1.0, scope="blocks"),
-    "qzo-ff": settings_of("qzo-ff", batch_size=8, learning_rate=1.0, sharpness=True),
+    "qzo-ff": settings_of("qzo-ff", batch_size=8, learning_rate=1.0),
     "node": layerwise_settings(batch_size=8, learning_rate=1.0),
     "exact head": layerwise_settings(batch_size=8, learning_rate=1.0, **{"exact.last": 1}),
     "some layers": layerwise_settings(batch_size=8, learning_rate=1.0, layers="fc*"),

@@ -52,7 +52,6 @@ def test_queries_that_cost_a_tenth_of_a_forward_pass() -> None:
         ({}, 16 * 2),
         ({"queries": 3}, 16 * 6),
         ({"queries": 3, "estimator": "one-sided"}, 16 * 4),
-        ({"queries": 3, "sharpness": True}, 16 * 12),
     ],
 )
 def test_a_step_of_weight_perturbation(changes: dict[str, Any], samples: int) -> None:

@@ -42,8 +42,6 @@ BAD_SETTINGS = [
     ),
     ({**MEMORY, "momentum_terms": 9}, r"`weights\.momentum_terms` must be an integer in 2\.\.8\. Received: 9"),
     ({**MEMORY, "queries": 5}, r"`momentum_terms` must be at most 32 divided by the number of queries\. Received: 8"),
-    ({"sharpness": 1}, r"`sharpness` must be True or False\. Received: 1"),
-    ({"sharpness": True, "estimator": "one-sided"}, "`estimator` must be 'antithetic' in sharpness-aware steps"),
 ]
 
 
@@ -60,18 +58,10 @@ def test_bad_settings(changes, message):
             {"perturbation": Rademacher(3)},
             r"`weights\.perturbation` must move weights by at most the headroom 2 LSB, not by 3 LSB",
         ),
-        (
-            {"sharpness": True, "perturbation": Rademacher(2)},
-            r"`weights\.perturbation` must move weights by at most the headroom 2 LSB, not by 4 LSB, in",
-        ),
         ({"batch_size": 6}, r"`batch_size` must be a multiple of the model's batch 4\. Received: 6"),
         (
             {**MEMORY, "momentum_terms": 5},
             r"`weights\.queries` must fit the 4 seeds of the model's commands for 5 steps of momentum",
-        ),
-        (
-            {"sharpness": True, "queries": 4, "perturbation": Rademacher(1)},
-            "`model` must hold commands of 24 words, which this run needs, but holds 22.*Inject the",
         ),
         ({"queries": 5}, r"`weights\.queries` must fit the 4 seeds of the model's commands\. Received: 5.*Inject the"),
     ],

@@ -126,7 +126,6 @@ def test_exported_for_another_batch():
         ("16", {"perturbation": Gaussian(0.6)}),
         ("16", {"perturbation": SparseUniform(2, 0.33)}),
         ("cut", {"scope": "blocks"}),
-        ("headroom", {"sharpness": True}),
         ("top-k", {"learning_rate": 4.0}),
         ("headroom", {**MEMORY, "momentum_terms": 2}),
         ("16", {"schedule": "cosine", "warmup_steps": 20}),

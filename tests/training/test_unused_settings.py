@@ -54,7 +54,6 @@ RUN: list[tuple[str, Any, list[tuple[Any, ...]], list[tuple[Any, ...]]]] = [
 ]
 OF_TASKS: list[tuple[str, dict[str, Any], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = [
     ("learning_rate", {"learning_rate": 0.5}, [(Nodes(),), (Exact(),)], [()]),
-    ("sharpness", {"sharpness": True}, [()], [(Nodes(),)]),
     ("momentum", {"momentum": Momentum(0.5), "perturbation": Gaussian(1.0)}, [()], [(Nodes(),)]),
     ("gradient_norm", {"rule": Normalized(gradient_norm=True)}, [()], [(Nodes(),)]),
     ("gradient_norm", {"rule": Sign(gradient_norm=True)}, [()], [(Exact(),)]),

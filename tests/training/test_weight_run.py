@@ -11,7 +11,7 @@ from helpers.interpreters import require
 from helpers.oracle.weights import checksum
 from helpers.runs import state, weight_settings
 from helpers.weight_runs import MEMORY, SETTINGS, X, Y, is_replay, zo_model
-from tflm_zo.core import Coordinate, Gaussian, Rademacher, SparseUniform
+from tflm_zo.core import Coordinate, Gaussian, SparseUniform
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Settings, Trainer, executors
 
@@ -20,7 +20,6 @@ def run(model: str, batch_size: int = 8, **given: Any) -> tuple[str, Settings]:
     return model, weight_settings(batch_size=batch_size, **given)
 
 
-SHARP: dict[str, Any] = {"perturbation": Rademacher(1), "sharpness": True}
 SMOOTH: dict[str, Any] = {"perturbation": Gaussian(0.6)}
 ONE_WEIGHT: dict[str, Any] = {"perturbation": Coordinate(2)}
 RUNS = {
@@ -34,18 +33,14 @@ RUNS = {
     "sparse": run("8", perturbation=SparseUniform(2, 0.3)),
     "sparse, 16 bit": run("16", perturbation=SparseUniform(2)),
     "gaussian": run("16", **SMOOTH),
-    "sharpness": run("headroom", queries=2, sharpness=True),
-    "sharpness, blocks": run("cut", 4, scope="blocks", **SHARP),
-    "sharpness, 8 bit": run("8", **SHARP),
     "momentum": run("headroom", queries=2, momentum_terms=4, **MEMORY),
     "momentum, 8 bit": run("8", momentum_terms=3, **MEMORY),
     "momentum, blocks": run("cut", 4, momentum_terms=2, scope="blocks", **MEMORY),
     "momentum, one-sided": run("16", 4, momentum_terms=2, estimator="one-sided", **MEMORY),
-    "momentum, sharpness": run("headroom", sharpness=True, **MEMORY),
     "coordinate": run("16", queries=4, rule="gradient", learning_rate=300.0, **ONE_WEIGHT),
     "coordinate, 8 bit": run("8", 4, estimator="one-sided", learning_rate=9.0, **ONE_WEIGHT),
     "coordinate, sparse, blocks": run("random", 4, scope="blocks", learning_rate=9.0, **ONE_WEIGHT),
-    "coordinate, sharpness": run("top-k", learning_rate=9.0, **SHARP | {"perturbation": Coordinate(1)}),
+    "coordinate, sparse": run("top-k", learning_rate=9.0, perturbation=Coordinate(1)),
     "sparse update": run("top-k", queries=2),
     "sparse update, momentum": run("top-k", momentum_terms=3, **MEMORY),
     "sparse update, blocks": run("random", 4, scope="blocks"),
@@ -65,8 +60,8 @@ def test_same_in_tflm_and_from_the_log(name: str, tmp_path: Path) -> None:
         log = tmp_path / runtime
         history = trainer.fit(X, Y, steps=40, log=log, keep="last")
         assert is_replay(trainer, log)
-        sides, queries = 4 if settings.weights.sharpness else 2, settings.weights.queries
-        forwards = queries + 1 if settings.estimator == "one-sided" else sides * queries
+        queries = settings.weights.queries
+        forwards = queries + 1 if settings.estimator == "one-sided" else 2 * queries
         assert history.forwards == trainer.forwards == 40 * forwards * settings.batch_size
         results.append((state(trainer), log.read_bytes(), history.steps))
     assert results[0] == results[1]

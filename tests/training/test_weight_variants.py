@@ -26,7 +26,6 @@ STEPS = 23
 
 GAUSSIAN = {"perturbation": Gaussian(0.6)}
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "sharpness": ({"headroom": 4}, {"sharpness": True, "queries": 2}),
     "momentum": ({}, {"momentum": 0.8, "momentum_terms": 4, "queries": 2, **GAUSSIAN}),
     "momentum, 8 bit, blocks": (
         {"update_bits": 8, "cuts": ("pool",)},

@@ -287,10 +287,6 @@ def test_refused() -> None:
     for settings in (algorithms.node(batch_size=24), algorithms.elastic_zo(batch_size=24)):
         with pytest.raises(SettingsError, match="`workers` must be 0 for a layer-wise run"):
             Trainer(MODELS["small_cnn"](), settings, workers=2)
-    model = inject_all(MODELS["small_cnn"](), batch=4, headroom=4)
-    trainer = Trainer(model, weight_settings(batch_size=4, sharpness=True), workers=2)
-    with pytest.raises(SettingsError, match="`workers` must be 0 in sharpness-aware steps, whose invokes"):
-        trainer.fit(*samples(trainer), steps=2)
 
 
 @pytest.mark.slow

@@ -51,7 +51,6 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
         "ZO_WITH_BITS": bits,
         "ZO_WITH_BACKWARD": plan.program is not None,
         "ZO_WITH_BLOCKS": s.blocks != 0,
-        "ZO_WITH_SHARPNESS": s.sharpness != 0,
         "ZO_WITH_SCHEDULES": s.schedule > constants.ZO_SCHEDULE_LINEAR or s.gradient_norm != 0,
     }
 

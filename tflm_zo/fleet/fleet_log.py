@@ -37,7 +37,7 @@ class FleetLog(RecordedPosition):
         replace: True to overwrite an existing log.
 
     Raises:
-        SettingsError: the settings are not those of weight perturbation alone, or are sharpness-aware.
+        SettingsError: the settings are not those of weight perturbation alone.
         FleetError: the existing log belongs to another run.
         FileExistsError: the log exists, and neither `resume` nor `replace` is set.
         OSError: the log cannot be written.

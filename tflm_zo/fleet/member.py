@@ -59,10 +59,6 @@ class Position:
                 f"the run is of model {found.fingerprint.hex()}, this one is {fingerprint(model).hex()}: all "
                 "members of a fleet need the same ZO model"
             )
-        if found.settings.sharpness:
-            raise FleetError(
-                "sharpness-aware steps are not possible in a fleet: the uphill direction differs between clients"
-            )
         self.header, self._header, self.settings = header, found, found.settings
         self._trainable, self._replay = read_metadata(model).trainable, Replay(model, weights)
         self.weights = self._replay.weights, self._replay.fractions

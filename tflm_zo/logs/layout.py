@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zlib
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
@@ -29,6 +30,8 @@ Header: TypeAlias = SeedLogHeader | SnapshotLogHeader
 MAGIC: Final = b"ZOLOG\r\n\x1a"
 SEED_LOG: Final = MAGIC + b"\x03"
 SNAPSHOT_LOG: Final = MAGIC + b"\x04"
+# Bytes of a setting that tflm_zo 0.1 had, reserved now.
+_SHARPNESS: Final = slice(120, 124)
 _OLD_VERSIONS: Final = (1, 2)  # of either kind
 
 
@@ -57,6 +60,12 @@ def no_log(name: str | os.PathLike[str], data: bytes, wanted: str = "") -> LogEr
         return LogError(
             f"{name} is a log in format {version}, of an older version of tflm-zo, which this one does not "
             "read: read it with the version that wrote it, or repeat the run"
+        )
+    intact = zlib.crc32(data[:128]).to_bytes(4, "little") == data[128:132]
+    if data[: len(SEED_LOG)] == SEED_LOG and intact and any(data[_SHARPNESS]):
+        return LogError(
+            f"{name} was made with setting `sharpness`, which this version does not have; use tflm_zo 0.1, or repeat "
+            "the run without it"
         )
     kind = {SEED_LOG: "seed", SNAPSHOT_LOG: "snapshot"}.get(data[: len(SEED_LOG)], wanted)
     if wanted and kind != wanted:

@@ -118,7 +118,7 @@ def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Setti
     )
 
 
-def qzo_ff(*, momentum: Momentum | None = None, sharpness: bool = False, **run: Unpack[RunSettings]) -> Settings:
+def qzo_ff(*, momentum: Momentum | None = None, **run: Unpack[RunSettings]) -> Settings:
     """All weights, which have 16 bits, move by the signs of loss differences along 8-bit Gaussian directions
     (QZO-FF: sign-m-SPSA).
 
@@ -127,7 +127,7 @@ def qzo_ff(*, momentum: Momentum | None = None, sharpness: bool = False, **run: 
     References:
         C. Feng et al.: Stepping Forward on the Last Mile, NeurIPS 2024. arXiv 2411.04036
     """
-    task = Weights(perturbation=Gaussian(1.0), rule=Sign(), momentum=momentum, sharpness=sharpness, headroom=4)
+    task = Weights(perturbation=Gaussian(1.0), rule=Sign(), momentum=momentum, headroom=4)
     return _settings("qzo-ff", task, run=run, batch_size=64)
 
 

@@ -88,7 +88,6 @@ def step_integers(settings: Settings, batch: int, blocks: int) -> CSettings:
         parts=settings.parts(batch),
         estimator=ESTIMATORS.index(settings.estimator),
         queries=weights.queries_of(()),
-        sharpness=int(weights.sharpness),
         blocks=blocks if weights.scope == "blocks" else 0,
     )
 
@@ -112,7 +111,7 @@ def sides_of(run: CSettings) -> int:
 def passes_of(run: CSettings) -> int:
     """Returns the forward passes of a sample in a step of weight perturbation."""
     queries = int(run.queries)
-    return queries + 1 if sides_of(run) == 1 else queries * (4 if run.sharpness else 2)
+    return queries + 1 if sides_of(run) == 1 else queries * 2
 
 
 def costs_of(run: CSettings, tasks: Sequence[LoweredTask], model: Model, metadata: ZoMetadata) -> RunCosts:

@@ -16,7 +16,6 @@ from ..data import Data
 from ..logs import Log
 from ..logs.replay import Arrays, Replay
 from ..runtime import Runtime, load
-from .checks import SettingsError
 from .costs import block_segments
 from .evaluation import Evaluation, evaluate
 from .workers import Workers
@@ -167,8 +166,7 @@ class WorkerExecutor:
     Workers return losses. The control unit, which is before its first step, computes the step from them and sends its
     record to the workers, so log and weights do not depend on their number. A dead worker is replaced; the new one
     receives the last weights that the run keeps, and the records since: `steps_since` takes the number of steps that a
-    replica has applied (None if that is unknown) and returns the missing steps. Raises SettingsError for
-    sharpness-aware steps: each invoke depends on the one before.
+    replica has applied (None if that is unknown) and returns the missing steps.
     """
 
     def __init__(
@@ -180,10 +178,6 @@ class WorkerExecutor:
         data: Data,
         steps_since: Callable[[int | None], Steps],
     ) -> None:
-        if control.settings.sharpness:
-            raise SettingsError(
-                "workers", "be 0 in sharpness-aware steps, whose invokes depend on losses of earlier ones"
-            )
         self._workers, self._control, self._steps_since = workers, control, steps_since
         self.samples = _samples_of_invoke(runtime, control.settings, data)
         self.invokes_of_step = self._count_invokes()

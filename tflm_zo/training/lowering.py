@@ -83,7 +83,7 @@ def _memory(weights: Weights) -> dict[str, int]:
 def weight_command_words(settings: Settings) -> int:
     """Returns the number of words that a run of weight perturbation needs in the model's ``zo_command``."""
     weights = settings.weights
-    own = CSettings(queries=weights.queries_of(()), sharpness=int(weights.sharpness), **_memory(weights))
+    own = CSettings(queries=weights.queries_of(()), **_memory(weights))
     return command_words(own)
 
 

@@ -52,8 +52,7 @@ def check_model(settings: Settings, metadata: ZoMetadata) -> None:
 def _check_headroom(settings: Settings, metadata: ZoMetadata) -> None:
     reach, task = settings.reach, settings.weights
     if reach > metadata.headroom:
-        twice = ", in sharpness-aware steps twice" if task.sharpness else ""
-        problem = f"move weights by at most the headroom {metadata.headroom} LSB, not by {reach} LSB{twice}"
+        problem = f"move weights by at most the headroom {metadata.headroom} LSB, not by {reach} LSB"
         raise needs_injection("weights.perturbation", problem, task.perturbation, headroom=reach)
 
 

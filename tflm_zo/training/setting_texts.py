@@ -64,7 +64,7 @@ MEASURED_RATE: Final = "measured-rate"
 BESIDES: Final = ("epochs", "steps", "start", "ram", MEASURED_RATE, "choose-block", "block")
 
 # Settings that tflm_zo 0.1 wrote into ZO models, with their value where they had no effect.
-_REMOVED: Final = {"int16": "none"}
+_REMOVED: Final = {"int16": "none", "sharpness": "false"}
 
 _FORMS: Final = "be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB, coordinate:LSB"
 _DISTRIBUTIONS: Final[Mapping[str, Callable[..., Distribution]]] = {

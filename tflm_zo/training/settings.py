@@ -150,8 +150,6 @@ class Settings:
             raise SettingsError(
                 "weights.queries", "be one number where all layers are perturbed together", weights.queries
             )
-        if weights.sharpness and self.estimator != "antithetic":
-            raise SettingsError("estimator", "be 'antithetic' in sharpness-aware steps", self.estimator)
 
     def _check_stages(self) -> None:
         stages, shares = tuple(self.stages), self.weights.stage_p_zero
@@ -233,7 +231,7 @@ class Settings:
             (not layerwise, "snapshots are brought to the disk when they are written", ("sync_every",)),
         ]
         if weights is not None:
-            alone = ("weights.momentum", "weights.momentum_terms", "weights.sharpness")
+            alone = ("weights.momentum", "weights.momentum_terms")
             rate, aware = "weights.learning_rate", "weights.quantization_aware"
             rows += [
                 (not layerwise, "it needs Weights as the only task, of scope model or blocks", alone),

@@ -167,14 +167,7 @@ class Weights(_Querying):
     by -sign(d) z, rounded to few bits (ElasticZO-INT8, Alg. 2), which has no rate.
 
     Where it is the only task of a run and perturbs more than single layers, steps are replayed from seeds:
-    the log has no weights. The two settings that QZO-FF (sec. 3.4) adds need that:
-
-    A sharpness-aware step compares losses not at w but uphill of it: each query first takes a direction z_s
-    of its own, as large as z, and
-
-        g = sign(L(w + z_s) - L(w - z_s)),    d = L(w + g z_s + z) - L(w + g z_s - z)
-
-    before w itself is moved: four forward passes, and weights that are 2 reaches away.
+    the log has no weights. Momentum of directions needs that:
 
     Directions with memory are drawn around the last ones. The paper's z_{t+1} = beta z_1 + (1 - beta) z_2
     with z_1 ~ N(0, alpha) and z_2 ~ N(z_t, 1 - alpha) is
@@ -197,7 +190,6 @@ class Weights(_Querying):
         stage_p_zero: shares of zeros of a sparse uniform perturbation in the later stages of the run
             (ElasticZO-INT8, sec. 5.1.1).
         momentum: memory of directions, `Momentum(rho, terms)`; Gaussian perturbation only. None: none.
-        sharpness: True for sharpness-aware steps; estimator "antithetic" only.
         headroom: headroom of a model that is made trainable for the run, LSB: weights stay within
             +-(127 - headroom). It is at least the largest perturbation of a weight.
         parameters: trained parameters of a layer, as in `Nodes`.
@@ -213,7 +205,6 @@ class Weights(_Querying):
     learning_rate: float | None = None
     stage_p_zero: tuple[float, ...] = ()
     momentum: Momentum | None = None
-    sharpness: bool = False
     headroom: int = 2
     parameters: Parameters = "weights"
 
@@ -227,8 +218,6 @@ class Weights(_Querying):
             raise SettingsError("weights.bits", "be one number", self.rule.bits)
         if not isinstance(self.momentum, Momentum | None):
             raise SettingsError("momentum", "be Momentum or None", self.momentum)
-        if not isinstance(self.sharpness, bool):
-            raise SettingsError("sharpness", "be True or False", self.sharpness)
         if self.learning_rate is not None:
             check_number("weights.learning_rate", self.learning_rate, 2.0**-32, 2.0**22)
         if not isinstance(self.perturbation, Distribution):
@@ -249,7 +238,7 @@ class Weights(_Querying):
     @property
     def reach(self) -> int:
         """The largest perturbation of a weight, LSB."""
-        return self.perturbation.reach * (2 if self.sharpness else 1)
+        return self.perturbation.reach
 
     @property
     def items(self) -> int:

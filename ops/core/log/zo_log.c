@@ -46,8 +46,8 @@ zo_status zo_log_read_header(const uint8_t* bytes, zo_log_header* header, zo_con
       zo_read_u32(bytes + kHeaderChecksum) != zo_crc32(0, bytes, kHeaderChecksum)) {
     return ZO_ERROR_OPTIONS;
   }
-  zo_log_read_settings(bytes + kSettings, settings);
-  const zo_status status = zo_control_settings_check(settings);
+  zo_status status = zo_log_read_settings(bytes + kSettings, settings);
+  if (status == ZO_OK) status = zo_control_settings_check(settings);
   if (status != ZO_OK) return status;
   if (zo_read_u16(bytes + kQueries) != settings->queries ||
       zo_read_u16(bytes + kRecordBytes) != zo_log_record_bytes(settings->queries)) {

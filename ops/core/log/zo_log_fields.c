@@ -30,11 +30,11 @@ void zo_log_write_settings(const zo_control_settings* s, uint8_t* bytes) {
       s->run_seed,       s->steps,          s->samples,     s->batch, s->parts,         s->queries,
       s->estimator,      s->rule,           distribution,   s->rate,  s->final_rate,    s->schedule,
       s->warmup_steps,   s->decay,          s->decay_steps, s->clip,  s->gradient_norm, s->blocks,
-      s->stage_steps[0], s->stage_steps[1], stage_p_zero,   momentum, s->sharpness};
+      s->stage_steps[0], s->stage_steps[1], stage_p_zero,   momentum}; /* the last word is reserved: 0 */
   for (uint32_t i = 0; i < kWords; ++i) zo_write_u32(bytes + 4u * i, words[i]);
 }
 
-void zo_log_read_settings(const uint8_t* bytes, zo_control_settings* settings) {
+zo_status zo_log_read_settings(const uint8_t* bytes, zo_control_settings* settings) {
   uint32_t words[kWords];
   for (uint32_t i = 0; i < kWords; ++i) words[i] = zo_read_u32(bytes + 4u * i);
   memset(settings, 0, sizeof *settings);
@@ -64,5 +64,5 @@ void zo_log_read_settings(const uint8_t* bytes, zo_control_settings* settings) {
   settings->stage_p_zero[1] = words[20] >> 8;
   settings->chain = words[21] >> 16;
   settings->momentum = words[21] & 0xFFFFu;
-  settings->sharpness = words[22];
+  return words[22] == 0u ? ZO_OK : ZO_ERROR_OPTIONS;
 }

@@ -122,7 +122,7 @@ zo_status zo_snapshot_read_header(const uint8_t* bytes, uint32_t count, zo_snaps
   header->data_checksum = zo_read_u32(bytes + kSnapshotDataChecksum);
   header->measure_every = zo_read_u32(bytes + kSnapshotMeasureEvery);
   memset(settings, 0, sizeof *settings);
-  zo_log_read_settings(bytes + kSnapshotSettings, &settings->common);
+  if (zo_log_read_settings(bytes + kSnapshotSettings, &settings->common) != ZO_OK) return ZO_ERROR_OPTIONS;
   settings->first_segment = zo_read_u32(bytes + kFirstSegment);
   settings->weight_clip = zo_read_u32(bytes + kWeightClip);
   settings->rule = zo_read_u32(bytes + kRules) & 0xFFu;

@@ -20,16 +20,11 @@ static uint32_t longest_chain(const zo_control_settings* s) {
   return !ZO_WITH_CHAINS || s->chain == 0u ? 1u : s->chain;
 }
 
-static int is_sharp(const zo_control_settings* s) { return ZO_WITH_SHARPNESS && s->sharpness != 0u; }
-
 uint32_t zo_control_words(const zo_control_settings* s) {
   /* An update that restores the perturbation in force, and a new perturbation: no other command has
    * more. */
   const uint32_t chain = longest_chain(s);
-  const uint32_t restored = is_sharp(s) ? chain + 1u : chain;
-  const uint32_t perturbed = is_sharp(s) ? 1u : chain;
-  return ZO_COMMAND_HEADER_WORDS + 2u * ZO_INSTRUCTION_HEADER_WORDS +
-         2u * (chain * zo_queries_of(s) + restored + perturbed);
+  return ZO_COMMAND_HEADER_WORDS + 2u * ZO_INSTRUCTION_HEADER_WORDS + 2u * chain * (zo_queries_of(s) + 2u);
 }
 
 /* --- Directions ------------------------------------------------------------- */
@@ -119,11 +114,6 @@ static uint32_t segment_of(const zo_control* control, uint32_t step) {
   return blocks > 0u && control->block_segments != NULL ? control->block_segments[step % blocks] : 0u;
 }
 
-/* Seeds of z_s come after those of z. */
-static uint32_t ascent_seed(const zo_control* control, uint32_t step, uint32_t query) {
-  return zo_query_seed(settings_of(control)->run_seed, step, ZO_QUERY_SEEDS + query);
-}
-
 static void add_term(zo_term_list* list, uint32_t seed, int32_t k) {
   list->terms[list->count].seed = seed;
   list->terms[list->count++].k = k;
@@ -138,13 +128,7 @@ static void add_direction(zo_term_list* list, const zo_control* control, uint32_
 /* Undoes the perturbation of a query's last evaluation. */
 static void add_restoration(zo_term_list* list, const zo_control* control, uint32_t step, uint32_t query) {
   add_direction(list, control, step, query, zo_is_one_sided(settings_of(control)->estimator) ? -1 : 1);
-  if (is_sharp(settings_of(control)) && control->ascent != 0) {
-    add_term(list, ascent_seed(control, step, query), -control->ascent);
-  }
 }
-
-/* Evaluating z_s. */
-static int is_ascending(const zo_control* control) { return is_sharp(settings_of(control)) && control->phase < 2u; }
 
 static int evaluates_base(const zo_control* control) {
   return zo_is_one_sided(settings_of(control)->estimator) && control->based == 0u;
@@ -177,15 +161,7 @@ static void add_perturbation(const zo_control* control, zo_term_list* list) {
   const uint32_t step = control->step;
   const uint32_t query = control->query;
   if (control->phase == 0u && query > 0u) add_restoration(list, control, step, query - 1u);
-  if (is_ascending(control)) {
-    add_term(list, ascent_seed(control, step, query), control->phase == 0u ? 1 : -2);
-    return;
-  }
-  /* From w - z_s to w + g z_s. */
-  for (int32_t g = -1; is_sharp(settings_of(control)) && control->phase == 2u && g < control->ascent; ++g) {
-    add_term(list, ascent_seed(control, step, query), 1);
-  }
-  add_direction(list, control, step, query, control->phase % 2u == 0u ? 1 : -2);
+  add_direction(list, control, step, query, control->phase == 0u ? 1 : -2);
 }
 
 static int is_first_invoke(const zo_control* control) {
@@ -237,14 +213,7 @@ static void add_undoing(const zo_control* control, zo_term_list* list, uint32_t 
     return;
   }
   const uint32_t phase = is_in ? control->phase : control->phase - 1u;
-  if (is_sharp(settings_of(control)) && phase < 2u) {
-    add_term(list, ascent_seed(control, step, query), phase == 0u ? -1 : 1);
-    return;
-  }
-  add_direction(list, control, step, query, phase % 2u == 0u ? -1 : 1);
-  if (is_sharp(settings_of(control)) && control->ascent != 0) {
-    add_term(list, ascent_seed(control, step, query), -control->ascent);
-  }
+  add_direction(list, control, step, query, phase == 0u ? -1 : 1);
 }
 
 void zo_control_abandon_moves(zo_control* control, uint32_t executed, zo_moves* moves) {
@@ -352,7 +321,7 @@ static void finish_step(zo_control* control, const int64_t* d, int64_t mean_loss
 /* Samples that have passed forward in a complete step, those of each evaluation counted. */
 static int64_t samples_of_step(const zo_control_settings* s) {
   const int64_t evaluations =
-      zo_is_one_sided(s->estimator) ? (int64_t)zo_queries_of(s) + 1 : (is_sharp(s) ? 4 : 2) * (int64_t)zo_queries_of(s);
+      zo_is_one_sided(s->estimator) ? (int64_t)zo_queries_of(s) + 1 : 2 * (int64_t)zo_queries_of(s);
   return evaluations * zo_minibatch_of(s);
 }
 
@@ -375,19 +344,14 @@ static void finish_evaluation(zo_control* control, zo_report* report) {
     control->plus = 0;
     return;
   }
-  if (!zo_is_one_sided(s->estimator) && control->phase % 2u == 0u) {
-    control->phase += 1u;
+  if (!zo_is_one_sided(s->estimator) && control->phase == 0u) {
+    control->phase = 1;
     return;
   }
   const int64_t difference = control->plus - (zo_is_one_sided(s->estimator) ? control->base : control->minus);
   /* As bytes: compilers keep a zero of 64 bits in a register of the floating-point unit. */
   memset(&control->plus, 0, sizeof control->plus);
   memset(&control->minus, 0, sizeof control->minus);
-  if (is_ascending(control)) {
-    control->ascent = (difference > 0) - (difference < 0);
-    control->phase = 2;
-    return;
-  }
   control->difference[control->query] = difference;
   control->phase = 0;
   control->query += 1u;
@@ -403,7 +367,7 @@ zo_status zo_control_report(zo_control* control, const int32_t* losses, uint32_t
   int64_t sum = 0;
   for (uint32_t i = 0; i < count; ++i) sum += losses[i];
   control->total += sum;
-  if (control->phase % 2u == 0u) {
+  if (control->phase == 0u) {
     control->plus += sum;
   } else {
     control->minus += sum;

@@ -13,10 +13,9 @@
  *     if (report.step_done) append report's record to the seed log;
  *   }
  *
- * A step takes two invokes per query and part of the minibatch (antithetic; four if it is
- * sharpness-aware), or one and one more for the step (one-sided), and no others: its update and the
- * restoration of a query ride on the next invoke. If the weights are needed between steps,
- * zo_control_settle applies the pending update; it changes no later bit. zo_step_size.h says how
+ * A step takes two invokes per query and part of the minibatch (antithetic), or one and one more for the step
+ * (one-sided), and no others: its update and the restoration of a query ride on the next invoke. If the weights are
+ * needed between steps, zo_control_settle applies the pending update; it changes no later bit. zo_step_size.h says how
  * losses become coefficients.
  */
 #ifndef TFLM_ZO_OPS_CORE_RUN_ZO_CONTROL_H_
@@ -58,12 +57,10 @@ typedef struct zo_control {
   const uint8_t* block_segments;       /* [settings->blocks] or null: all 0; the caller keeps it */
   uint32_t step;                       /* in progress; settings->steps when all are done */
   uint32_t query;
-  uint32_t phase; /* of the query: 0 plus (or base), 1 minus; if steps are sharpness-aware 0 and
-                     1 of z_s, 2 and 3 of z */
+  uint32_t phase; /* of the query: 0 plus (or base), 1 minus */
   uint32_t part;
   uint32_t pending; /* queries[] of step - 1 still to be applied */
   uint32_t based;   /* one-sided: the base loss of this step is known */
-  int32_t ascent;   /* g of the query whose z is in force, or was last */
   int64_t base;     /* sum of losses at w */
   int64_t plus;     /* sums of losses of the query in progress */
   int64_t minus;

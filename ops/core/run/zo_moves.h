@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-/* Terms of one perturbation at most: those of two directions, and two of sharpness-aware steps. */
-#define ZO_MOVES_TERMS (ZO_WITH_CHAINS ? 2 * ZO_MAX_CHAIN + 2 : 4)
+/* Terms of one perturbation at most: those of two directions. */
+#define ZO_MOVES_TERMS (ZO_WITH_CHAINS ? 2 * ZO_MAX_CHAIN : 2)
 
 typedef struct zo_term_list {
   zo_perturb_term terms[ZO_MOVES_TERMS];

@@ -47,8 +47,7 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
       s->rate >= 1u && s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
       (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= RATE_ONE)) &&
       (s->stage_p_zero[0] | s->stage_p_zero[1]) / 256u + s->blocks / (ZO_BLOCKS_MAX + 1u) == 0u &&
-      (ZO_WITH_BLOCKS || s->blocks == 0u) && momentum_is_valid(s) && s->sharpness <= (ZO_WITH_SHARPNESS ? 1u : 0u) &&
-      (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) && (s->sharpness == 0u || s->estimator == ZO_ANTITHETIC) &&
+      (ZO_WITH_BLOCKS || s->blocks == 0u) && momentum_is_valid(s) && (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) &&
       (s->stage_steps[1] == 0u || (s->stage_steps[0] > 0u && s->stage_steps[1] > s->stage_steps[0]));
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }

@@ -19,18 +19,9 @@ typedef enum zo_schedule {
   ZO_SCHEDULE_STEP = 3,   /* times decay / 2^16 every decay_steps steps, not below final_rate */
 } zo_schedule;
 
-/* Sharpness-aware steps (QZO-FF, sec. 3.4): a query first looks for a direction uphill, with a seed
- * of its own and a perturbation z_s of the same size,
- *
- *   g = sign(L(w + z_s) - L(w - z_s)),
- *
- * then compares d = L(w + g z_s + z) - L(w + g z_s - z): four evaluations. The step moves w. The
- * weights carry up to two perturbations at a time, so the model's headroom must be twice the
- * distribution's reach. The caller ensures that.
- *
- * Directions with memory (zo_chain.h): the direction of query q of step t is made of the seeds of
+/* Directions with memory (zo_chain.h): the direction of query q of step t is made of the seeds of
  * query q of the steps t, t - B, t - 2 B ..., B the number of blocks or 1, J of them or as many as
- * there are: every query, and every block, has a chain of its own. z_s has no memory. An update has
+ * there are: every query, and every block, has a chain of its own. An update has
  * J items for each query. */
 
 /* Settings of a run: every field is an integer, so they are the same everywhere. */
@@ -62,7 +53,6 @@ typedef struct zo_control_settings {
   uint32_t chain;           /* J, seeds that make up a direction with memory, 2..ZO_MAX_CHAIN, J queries <=
                                ZO_MAX_QUERIES, ZO_GAUSSIAN only; 0: directions have no memory */
   uint32_t momentum;        /* rho of the chains, unit 2^-16, 1..65535; 0 if there are none */
-  uint32_t sharpness;       /* 1: sharpness-aware steps, see above; ZO_ANTITHETIC only */
 } zo_control_settings;
 
 /* The settings of a run. Firmware generated for weight perturbation has one run, so ZO_RUN_SETTINGS

@@ -47,7 +47,6 @@ static void take_settings(fuzz_input* in, zo_control_settings* s) {
     s->chain = take_between(in, 2, 8);
     s->momentum = take_between(in, 1, 65535);
   }
-  s->sharpness = (uint32_t)take_flag(in);
   if (take_flag(in)) {
     s->stage_steps[0] = take_between(in, 1, 3);
     s->stage_steps[1] = take_between(in, 0, 4);

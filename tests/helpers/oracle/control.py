@@ -36,7 +36,6 @@ class Settings:
     clip: int = 0
     gradient_norm: int = 0
     segments: tuple[int, ...] = ()  # of the blocks; none: the whole model moves
-    sharpness: bool = False
     chain: int = 1  # seeds of a direction
     memory: int = 0  # rho, unit 2^-16
 
@@ -46,9 +45,7 @@ class Settings:
 
     @property
     def evaluations(self) -> int:
-        if self.one_sided:
-            return self.queries + 1
-        return (4 if self.sharpness else 2) * self.queries
+        return self.queries + 1 if self.one_sided else 2 * self.queries
 
     @property
     def unit(self) -> float:
@@ -173,17 +170,10 @@ class Control:
         if s.one_sided:
             yield []
         for q in range(s.queries):
-            z, uphill = self.seeds(q), []
-            if s.sharpness:
-                side = (self.seed(32 + q),)
-                yield [(side, 1)]
-                yield [(side, -1)]
-                plus, minus = self.sums()[-2:]
-                if plus != minus:
-                    uphill = [(side, 1 if plus > minus else -1)]
-            yield [(z, 1), *uphill]
+            z = self.seeds(q)
+            yield [(z, 1)]
             if not s.one_sided:
-                yield [(z, -1), *uphill]
+                yield [(z, -1)]
 
     def moves(self, wanted: Directions) -> Directions:
         """Computes the moves from the directions in force to the wanted ones: undone, changed, then added."""
@@ -231,8 +221,6 @@ class Control:
         sums = self.sums()
         if self.settings.one_sided:
             return [plus - sums[0] for plus in sums[1:]]
-        if self.settings.sharpness:
-            sums = [sum_ for i, sum_ in enumerate(sums) if i % 4 >= 2]
         return [plus - minus for plus, minus in zip(sums[::2], sums[1::2], strict=True)]
 
     def finish(self, coefficients: Sequence[int]) -> None:

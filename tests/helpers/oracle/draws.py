@@ -130,7 +130,6 @@ def integers(s: Settings) -> CSettings:
         *(s.clip, s.gradient_norm, len(s.segments)),
         chain=s.chain if s.memory else 0,
         momentum=s.memory,
-        sharpness=s.sharpness,
     )
 
 
@@ -171,7 +170,6 @@ def any_settings(draw, distribution=distributions, most_steps=5):
         clip=draw(st.one_of(st.just(0), st.integers(1, 10 * ONE))),
         gradient_norm=draw(st.one_of(st.just(0), st.integers(1, 10**6))),
         segments=tuple(draw(st.lists(st.integers(0, 3), max_size=3))),
-        sharpness=draw(st.booleans()) and not one_sided,
         chain=chain,
         memory=memory,
     )

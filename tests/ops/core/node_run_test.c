@@ -66,7 +66,6 @@ static void test_node_run_errors(node_run* r) {
   REFUSED(s->rule = ZO_RUN_BITS, ZO_ERROR_ARGUMENT); /* of 0 bits */
   REFUSED(s->rule = ZO_RUN_BITS; s->distribution.kind = ZO_COORDINATE, ZO_ERROR_DISTRIBUTION);
   REFUSED(s->momentum = 1, ZO_ERROR_ARGUMENT);
-  REFUSED(s->sharpness = 1, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.rule = ZO_NODE_BITS, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.exact_rule = ZO_NODE_FIXED, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.exact_rule = ZO_RUN_RMS + 1u, ZO_ERROR_ARGUMENT);

@@ -65,7 +65,7 @@ void test_snapshot_sizes(void) {
   settings.tasks = tasks;
   settings.common = random_settings();
   settings.common.clip = 1;
-  settings.common.gradient_norm = settings.common.blocks = settings.common.sharpness = 0;
+  settings.common.gradient_norm = settings.common.blocks = 0;
   settings.common.chain = settings.common.momentum = 0;
   zo_snapshot_header header;
   memset(&header, 0, sizeof header);
