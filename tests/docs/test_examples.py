@@ -31,6 +31,7 @@ from typer.testing import CliRunner
 from helpers.examples import slow_but
 from helpers.firmware_folders import firmware
 from helpers.models import MODELS
+from helpers.models.streaming_networks import FEATURES, with_variables
 from helpers.pages import GUIDE, HOW_TO, README, REPOSITORY, TUTORIAL, blocks, pages, run_command
 from tflm_zo import algorithms, inject
 from tflm_zo.cli.app import app
@@ -212,10 +213,13 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "model.tflite").write_bytes(MODELS["lenet5"]())
     inject(folder / "model.tflite", inject_settings(algorithms.node())).save(folder / "lenet5.zo.tflite")
     (folder / "residual.tflite").write_bytes(MODELS["residual"]())
+    with_variables().save(folder / "wake_word.tflite")
     rng = np.random.default_rng(0)
     for name in ("calibration", "adapt", "test", "old"):
         x = rng.random((64, 28, 28, 1)).astype(np.float32)
         np.savez(folder / f"{name}.npz", x=x, y=rng.integers(0, 10, 64))
+    frames = rng.integers(-128, 128, (24, 5, FEATURES)).astype(np.int8)
+    np.savez(folder / "clips.npz", x=frames, y=np.arange(24) % 2)
     np.savez(folder / "residual.npz", x=rng.random((64, 8, 8, 3), np.float32), y=rng.integers(0, 6, 64))
     return folder
 

@@ -1,4 +1,4 @@
-"""Networks with states on emulated cores: the desktop's log and weights, and an arena of inference, weights and state."""
+"""Networks with states on emulated cores: log and weights of the desktop, and the arena of inference and weights."""
 
 import os
 from pathlib import Path
