@@ -220,6 +220,8 @@ def header(path: Path) -> Iterator[str]:
         yield from (f"{part}\n" for part in paragraphs(stripped(first[0])))
         text = text[first.end() :]
     text = re.sub(r"^#ifndef \w+_H_\n#define \w+_H_\n", "", text, flags=re.MULTILINE)
+    # Of two declarations of a name, the one that most builds have.
+    text = re.sub(r"^#ifdef \w+\n(?:(?![# ]).*\n)+#else\n", "", text, flags=re.MULTILINE)
     language = "cpp" if "\nnamespace " in text else "c"
     space = re.search(r"^namespace (\w+) \{", text, re.MULTILINE)
     if space:
