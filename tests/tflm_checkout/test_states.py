@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.models.streaming_networks import FEATURES, with_variables
+from helpers.models.streaming_networks import FEATURES, svdf_network, with_variables
 from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run
 from tflm_zo import Model, load_model
@@ -36,6 +36,13 @@ def test_ring_buffers(outputs: int, library: Library, tmp_path: Path) -> None:
     zo = load_model(inject(with_variables(outputs, initial=5), inject_settings(WEIGHTS, batch=2)).to_bytes())
     data = sequences(zo, (1, 1, FEATURES), max(2, outputs))
     check_run(library, zo, WEIGHTS, data, STEPS, "stream", tmp_path)
+
+
+@on(*TESTED)
+@pytest.mark.parametrize("bits", [8, 16])
+def test_svdf(bits: int, library: Library, tmp_path: Path) -> None:
+    zo = load_model(inject(svdf_network(bits=bits), inject_settings(WEIGHTS, batch=2)).to_bytes())
+    check_run(library, zo, WEIGHTS, sequences(zo, (FEATURES,), 4), STEPS, "svdf", tmp_path)
 
 
 WILD = Path(os.environ.get("TFLM_ZO_MODELS") or "none") / "wild"

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from helpers.models.streaming_networks import CHANNELS, FEATURES, initial_states, with_ports, with_variables
+from helpers.models.streaming_networks import (
+    CHANNELS,
+    FEATURES,
+    initial_states,
+    svdf_network,
+    with_ports,
+    with_variables,
+)
 from tflm_zo import DataError, Trainer, adapt, algorithms
 from tflm_zo.converters import ConversionError, Model, export_model, inject, load_model, read_metadata
 from tflm_zo.converters.model import Operator
@@ -140,6 +147,24 @@ def test_training_gives_the_same_bits_everywhere(outputs: int, tmp_path: Path) -
         assert log == runs[0][1]
         for name, values in weights.items():
             np.testing.assert_array_equal(values, runs[0][0][name])
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_behind_svdf(bits: int) -> None:
+    """The last layer learns, with the same bits in each runtime, and SVDF begins each sequence with its state of 0."""
+    x, y = frames(64), np.arange(64) % 4
+    x[..., 0] = (60 * y - 90)[:, None]
+    found = []
+    for runtime in RUNTIMES:
+        trainer = Trainer(svdf_network(bits=bits), algorithms.weight(batch_size=16), runtime=runtime)
+        before = trainer.evaluate(x, y)
+        trainer.fit(x, y, steps=150, keep="last")
+        found.append((before, trainer.evaluate(x, y), trainer.runtime.read_weights()))
+    for before, after, weights in found:
+        assert after["loss"] < 0.8 * before["loss"], (before, after)
+        assert (before, after) == found[0][:2]
+        for name, values in weights.items():
+            np.testing.assert_array_equal(values, found[0][2][name])
 
 
 def test_export_is_the_streaming_file_with_other_weights() -> None:

@@ -68,6 +68,10 @@ def passed_over(measurements: Sequence[dict[str, float]], kept: float) -> str:
     return " (a smaller loss came with fewer right outputs than before the first step)"
 
 
+def _said_of_sequences(steps: int) -> str:
+    return f"samples are sequences of {steps} steps, which begin with the initial state" if steps > 1 else ""
+
+
 def _said_of_parts(data: RunData) -> str:
     """Returns the sentence on samples whose validation split is automatic, if it is."""
     samples = len(data.train) + data.held_out
@@ -163,7 +167,7 @@ class ToldRun(Observer):
     def on_decided(self, settings: Settings, trained: TrainedLayers, data: RunData, budget: float | None) -> None:
         """Keeps the sentences until nothing is left to be refused, and shows that the rate is measured."""
         told = "" if self._held_out is not None else _said_of_parts(data)
-        self._sentences = [text for text in (trained.sentence, told) if text]
+        self._sentences = [text for text in (trained.sentence, told, _said_of_sequences(data.train.steps)) if text]
         self._budget, self._samples = budget, len(data.train)
         self._show(waiting_for("measuring the learning rate") if settings.measures_rate else None)
 

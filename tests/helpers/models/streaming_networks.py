@@ -45,6 +45,28 @@ def with_ports(outputs: int = 1, seed: int = 31) -> bytes:
     return g.build([x, *states])
 
 
+def svdf_network(seed: int = 41, bits: int = 16) -> bytes:
+    """Builds SVDF of rank 2 with a state of so many bits, and a SOFTMAX over 4 classes."""
+    g, units, rank, memory = GraphBuilder(seed), 6, 2, 3
+    x: Value = g.input("frame", [1, FEATURES])
+    kind, dtype = (schema.TensorType.INT16, np.int16) if bits == 16 else (schema.TensorType.INT8, np.int8)
+    feature_scale, time_scale, state_scale = 0.01, 2.0 ** -(bits - 2), 2.0 ** -(bits - 4)
+
+    def constant(name: str, shape: list[int], dtype_: Any, type_: int, scale: float) -> int:
+        largest = np.iinfo(dtype_).max
+        values = g.rng.integers(-largest, largest + 1, shape).astype(dtype_)
+        return g.tensor(name, shape, type_, data=values.tobytes(), scales=[scale])
+
+    feature = constant("feature", [units * rank, FEATURES], np.int8, schema.TensorType.INT8, feature_scale)
+    time = constant("time", [units * rank, memory], dtype, kind, time_scale)
+    bias = g.int32("bias", g.rng.integers(-500, 501, units), scales=[state_scale * time_scale])
+    state = g.tensor("state", [1, units * rank * memory], kind, scales=[state_scale])
+    g.tensors[state].isVariable = True
+    y = g.value("svdf", (1, units), 1 / 16, 4, 2.0)
+    g.operator("SVDF", [x.index, feature, time, bias, state], [y.index], "SVDF", rank=rank)
+    return g.build([g.softmax(g.dense(y, "fc", 4, Activation.NONE), "softmax")])
+
+
 def _operator(
     kind: int, inputs: list[Tensor | None], outputs: list[Tensor], options: str = "", **given: Any
 ) -> Operator:
