@@ -199,7 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a microWakeWord model, version 2")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--phrase", default="okay nabu", help="what the model wakes for (default: okay nabu)")
+    parser.add_argument("--phrase", default="okay nabu", help="wake phrase of the model (default: okay nabu)")
     parser.add_argument("--voice", default="en+m3", help="voice of espeak-ng (default: en+m3)")
     parser.add_argument("--recordings", type=Path, metavar="FOLDER", help="recordings instead of that voice")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"training steps (default: {STEPS})")
@@ -215,7 +215,7 @@ def main() -> None:
         wakes, others = (recorded(arguments.recordings / name) for name in ("positive", "negative"))
     else:
         wakes, others = spoken(phrase, voice, HARD, 24, random), spoken(SENTENCES, voice, HARD, 24, random)
-    # What the model knows, so that it does not forget: other voices, as they usually speak.
+    # Other voices, as they usually speak, so that the model does not forget them.
     known = [spoken(phrase, other, USUAL, 2, random) for other in OTHERS[:4]]
     known_others = [spoken(SENTENCES, other, USUAL, 4, random) for other in OTHERS[:4]]
     positive, negative = np.concatenate([wakes, *known]), np.concatenate([others, *known_others])
