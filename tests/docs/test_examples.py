@@ -161,7 +161,7 @@ NOT_EXECUTED = (
     Left("mosquitto ", "runs until it is stopped", is_in_the_tests_of_fleets),
     Left(r"(TFLM_DIR=checkout )?python benchmarks/", "takes minutes to hours, data sets, models", parses),
     Left(
-        r"python examples/(personalization|new_voice|dirty_camera|machine_sounds|fleet)/",
+        r"python examples/(personalization|new_voice|dirty_camera|machine_sounds|wake_word|fleet)/",
         "pre-trains, may take data: tests/examples and tests/tflm_checkout/test_personalization.py run it",
         parses,
     ),
