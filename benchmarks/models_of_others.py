@@ -6,8 +6,9 @@
 The folders contain int8 ``.tflite`` files. Each gets random samples, and labels that fit its loss; of a model that does
 not tell its loss, targets in the shape of its output. Samples of a streaming model are sequences. It trains a few steps
 by weight perturbation and by the choice of ``train`` (where no trial beats the model, as labels are random, by the way
-that ``plan`` names first), in LiteRT and in TFLM's interpreter. Trained weights are compared, and must have moved. A
-refusal is a row with its reason. The table is Markdown; --json has it for scripts.
+that ``plan`` names first), in LiteRT and in TFLM's interpreter. Trained weights and their fractions are compared. A row
+says if none of them moved: then the losses on both sides of every query are equal. A refusal is a row with its reason.
+The table is Markdown; --json has it for scripts.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from tflm_zo.data import Inputs
 from tflm_zo.planner.ways import ways
 
 SAMPLES, STEPS = 12, 12
+SAME, DIFFER, UNMOVED = "same bits", "**bits differ**", "no weight moves"
 FRAMES = 6  # steps of a sequence
 
 
@@ -43,10 +45,15 @@ class Row:
 
     model: str
     loss: str = ""
-    weights: bool = False  # whether weight perturbation gives the same bits in both runtimes
+    weights: str = ""  # by weight perturbation: whether both runtimes give the same bits
     default: str = ""  # the way to train that the bare command has chosen, or would try first
-    same: bool = False  # whether it gives the same bits
+    same: str = ""  # by that way: whether both runtimes give the same bits
     refusal: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """True if weights move, to the same bits."""
+        return (self.weights, self.same) == (SAME, SAME)
 
 
 def data_of(model: Model) -> tuple[dict[str, Any], Any, str]:
@@ -73,14 +80,17 @@ def data_of(model: Model) -> tuple[dict[str, Any], Any, str]:
     return x, np.arange(SAMPLES * loss.labels).reshape(SAMPLES, -1) % loss.classes, loss.kind
 
 
-def is_same(found: zo.Adaptation) -> bool:
-    """Repeats a run in TFLM, and returns whether the weights moved, to the same ones."""
+def compared(found: zo.Adaptation) -> str:
+    """Repeats a run in TFLM, and compares its weights and fractions."""
     again = zo.Trainer(found.trainer.model, found.trainer.settings, runtime="tflm")
     again.fit(found.data.train, steps=found.trainer.step, keep="last")
-    own, other = found.trainer.runtime.read_weights(), again.runtime.read_weights()
-    before = initial_weights(found.trainer.model)
-    moved = any(not np.array_equal(own[name], before[name]) for name in own)
-    return moved and all(np.array_equal(own[name], other[name]) for name in own)
+    own, other = found.trainer.runtime, again.runtime
+    weights, fractions, before = own.read_weights(), own.read_fractions(), initial_weights(found.trainer.model)
+    pairs = ((weights, other.read_weights()), (fractions, other.read_fractions()))
+    if any(not np.array_equal(mine[name], its[name]) for mine, its in pairs for name in mine):
+        return DIFFER
+    moved = any(not np.array_equal(weights[name], before[name]) for name in weights)
+    return SAME if moved or any(values.any() for values in fractions.values()) else UNMOVED
 
 
 def row_of(path: Path) -> Row:
@@ -89,14 +99,14 @@ def row_of(path: Path) -> Row:
         model = load_model(path)
         x, y, loss = data_of(model)
         given: Any = {"steps": STEPS, "keep": "last"}
-        weights = is_same(zo.adapt(model, x, y, "weight", **given))
-        found = zo.adapt(model, x, y, steps=STEPS)
+        weights = compared(zo.adapt(model, x, y, "weight", **given))
+        found = zo.adapt(model, x, y, **given)
         if found.is_trained and found.choice is not None:
-            return Row(path.stem, loss, weights, found.choice.best.candidate.rung, is_same(found))
+            return Row(path.stem, loss, weights, found.choice.best.candidate.rung, compared(found))
         told = loss_told(model, x, y)
         first = ways(model, {} if told is None else {"loss": told})[0]
         default = zo.adapt(model, x, y, first.settings, inject={"update_bits": first.update_bits}, **given)
-        return Row(path.stem, loss, weights, first.name, is_same(default))
+        return Row(path.stem, loss, weights, first.name, compared(default))
     except (ValueError, RuntimeError, OSError) as error:
         return Row(path.stem, refusal=str(error))
 
@@ -119,13 +129,12 @@ def main() -> None:
         print(json.dumps([asdict(row) for row in rows]))
         return
     print("| model | loss | weights | `train` |\n| --- | --- | --- | --- |")
-    said = {True: "same bits", False: "**bits differ**"}
     for row in rows:
         if row.refusal:
             print(f"| {row.model} | – | refused: {row.refusal} | |")
         else:
-            print(f"| {row.model} | {row.loss} | {said[row.weights]} | {said[row.same]}: {row.default} |")
-    good = sum(row.weights and row.same for row in rows)
+            print(f"| {row.model} | {row.loss} | {row.weights} | {row.same}: {row.default} |")
+    good = sum(row.is_good for row in rows)
     print(f"\n{good} of {len(rows)} train with the same bits.")
 
 

@@ -23,7 +23,8 @@ _VERSION: Final = 1
 _READ: Final = 0
 _ASSIGN: Final = 1
 
-_VARIABLE_OPERATORS: Final = (
+#: Operators of resource variables, which `open_states` replaces.
+VARIABLE_OPERATORS: Final = (
     BuiltinOperator.CALL_ONCE,
     BuiltinOperator.VAR_HANDLE,
     BuiltinOperator.READ_VARIABLE,
@@ -133,7 +134,7 @@ def _open_variables(model: Model, graph: Subgraph, initial: dict[_Name, Tensor])
     assigned: set[_Name] = set()
     operators: list[Operator] = []
     for op in graph.operators:
-        if op.builtin not in _VARIABLE_OPERATORS:
+        if op.builtin not in VARIABLE_OPERATORS:
             operators.append(op)
             continue
         if op.builtin in (BuiltinOperator.CALL_ONCE, BuiltinOperator.VAR_HANDLE):

@@ -264,7 +264,8 @@ def _with_state(r: Rebatching, op: Operator) -> None:
         state.shape = (r.new, *state.shape[1:])
 
 
-def _space_batch(r: Rebatching, op: Operator) -> None:
+def no_batch(r: Rebatching, op: Operator) -> None:
+    """The operator has one sample an invoke."""
     r.refuse(op, "it moves values between the batch axis and the image")
 
 
@@ -292,7 +293,7 @@ RULES: Final[dict[int, Rule]] = {
         ("ARG_MAX ARG_MIN", _other_axes(0, 1, "axis", "it compares samples with each other")),
         ("SPLIT", _other_axes(1, 0, "axis", "it splits the batch")),
         ("SPLIT_V", _other_axes(0, 2, "axis", "it splits the batch")),
-        ("BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND", _space_batch),
+        ("BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND", no_batch),
         ("BATCH_MATMUL", _batch_matmul),
         ("CONCATENATION PACK", _join),
         ("CUSTOM", _custom),

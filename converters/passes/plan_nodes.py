@@ -31,7 +31,8 @@ from .select_trainable import chosen_by
 # Bound of zo_node_layer.c.
 _LARGEST_WINDOW: Final = 254
 
-_POOLINGS: Final = (*REDUCTIONS, B.AVERAGE_POOL_2D, B.MAX_POOL_2D)
+#: Operators on whose outputs the nodes of a layer before them may lie.
+POOLINGS: Final = (*REDUCTIONS, B.AVERAGE_POOL_2D, B.MAX_POOL_2D)
 
 # Fields of a pooling whose sides are exchanged.
 _SIDES: Final = ("in_h in_w", "out_h out_w", "k_h k_w", "stride_h stride_w", "pad_top pad_left")
@@ -203,7 +204,7 @@ def _nodes_of(graph: Subgraph, output: Tensor, geometry: dict[str, int]) -> tupl
     height, width = geometry["out_h"], geometry["out_w"]
     geometry |= {"node_h": height, "node_w": width}
     source, pooling = _reader_of_bytes(graph, output)
-    if pooling is None or height * width == 1 or pooling.builtin not in _POOLINGS:
+    if pooling is None or height * width == 1 or pooling.builtin not in POOLINGS:
         return "plain", output
     try:
         pool = pool_geometry(pooling, source)

@@ -31,7 +31,6 @@ TEMPLATE = {
     "models": {},
     "tasks": "",
     "drift": {"name": "LAYER"},
-    "sequence": 1,
 }
 # Lines that declare nothing, at the margin.
 NOISE = re.compile(r'#(?!define)\w*\b.*|extern "C" \{|namespace .*\{|\}.*|struct \w+;.*')

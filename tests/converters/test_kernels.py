@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from helpers.examples import slow_but
 from helpers.interpreters import require
 from helpers.kernel_runs import KernelRuns
-from helpers.models.single_operators import SINGLE_OPERATORS, Change, apply, changes
+from helpers.models.single_operators import NOT_IN_LITERT, SINGLE_OPERATORS, Change, apply, changes
 from tflm_zo.converters import ConversionError, load_model
 from tflm_zo.converters.check_graph import check_graph
 from tflm_zo.converters.check_kernel import MOST_CLASSES
@@ -19,8 +19,6 @@ from tflm_zo.converters.model.schema import OPERATOR_NAMES
 from tflm_zo.runtime.litert import why_not_exact
 
 TAKEN = sorted(OPERATOR_NAMES[number] for number in KERNELS)
-# Kernels for int8 that LiteRT has not, which it says at the first invoke.
-NOT_IN_LITERT = ("ADD_N", "CUMSUM", "ZEROS_LIKE")
 
 
 @pytest.fixture(scope="module")

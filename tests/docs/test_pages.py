@@ -45,6 +45,12 @@ def test_the_pages_of_algorithms_are_what_the_generator_makes() -> None:
         assert same, f"{relative(page)}: something has changed: run python docs/generate_algorithms.py"
 
 
+def test_the_page_of_operators_is_what_the_generator_makes() -> None:
+    made = runpy.run_path(str(DOCS / "generate_operators.py"))["page"]()
+    same = (DOCS / "operators.md").read_text(encoding="utf-8") == made
+    assert same, "a table has changed: run python docs/generate_operators.py"
+
+
 def test_pictures_are_what_the_script_draws() -> None:
     script = runpy.run_path(str(DOCS / "draw_pictures.py"))
     assert {path.stem for path in (DOCS / "pictures").iterdir()} == set(script["PICTURES"])

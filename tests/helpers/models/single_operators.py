@@ -232,6 +232,12 @@ _BUILDERS: dict[str, Callable[[_Specimen], bytes]] = {
     **dict.fromkeys(("MEAN", "REDUCE_MAX", "REDUCE_MIN"), _reduce),
 }
 
+#: Operators without an int8 kernel in LiteRT, whose first invoke fails.
+NOT_IN_LITERT = ("ADD_N", "CUMSUM", "ZEROS_LIKE")
+
+#: Operators whose int8 kernel in LiteRT is an optimized one alone.
+NOT_IN_REFERENCE = ("ELU",)
+
 #: Other registrations of TFLM: subgraphs, resources, states.
 WITHOUT_SPECIMEN = (
     "ASSIGN_VARIABLE",
