@@ -9,6 +9,7 @@ import pytest
 
 from helpers.interpreters import require
 from tflm_zo.converters import ConversionError, load_model, read_metadata
+from tflm_zo.converters.states import is_streaming
 from tflm_zo.runtime import Runtime, load
 from tflm_zo.training import Trainer
 from tflm_zo.training.injection import trainable_model
@@ -19,18 +20,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-STREAMS = "carries a state from one invoke to the next.*convert it without streaming, or with its state"
-LSTM = "LSTM.*carries a state from one invoke to the next.*build the layer with unroll=True in Keras"
 NO_LOSS = "`loss` must be .*`binary_cross_entropy` or `mse`, because output"
 MSE = {"loss": "mse"}
 WAKE = "micro-wake-word-models-"
 
 # Of each file why it is refused at the defaults, or "", and the settings with which it trains, or None.
 TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
-    f"{WAKE}hey_jarvis": (STREAMS, None),
-    f"{WAKE}models__v2__okay_nabu": (STREAMS, None),
-    f"{WAKE}okay_nabu": (STREAMS, None),
-    f"{WAKE}vad": (STREAMS, None),
     "mlonmcu-models-CNN_full_quantized": (NO_LOSS, MSE),
     "openmv-blazeface_front_128": (NO_LOSS, MSE),
     "openmv-face_landmarks_192": (
@@ -39,18 +34,18 @@ TABLE: dict[str, tuple[str, dict[str, Any] | None]] = {
     ),
     "openmv-force_int_quant": (NO_LOSS, MSE),
     "openmv-yolo_lc_192": (NO_LOSS, MSE),
-    "test_data-keras_lstm_mnist_ptq": (LSTM, None),
     "tflite-micro-conv0": ("is INT16; convert the model with int8 activations", None),
-    "tflite-micro-keyword_scrambled": (STREAMS, None),
-    "tflite-micro-keyword_scrambled_8bit": (STREAMS, None),
-    "tflite-micro-micro_speech_lstm": (LSTM, None),
-    "tflite-micro-trained_lstm_int8": (LSTM, None),
     "tinyengine-detection": (NO_LOSS, MSE),
     "made/maxpool_scale": ("MAX_POOL_2D `pool`: .*which TFLM's kernel does not convert; convert the model", None),
     "made/softmax_scale": ("SOFTMAX `softmax`: .*TFLM's kernel always gives 1/256 and -128; convert", None),
     "made/two_subgraphs": ("`signature` must name one of 2 subgraphs: `main`, `second`", {"signature": "second"}),
 }
+# Noise hardly changes the output of the first, and scrambled biases saturate the others: no loss may differ.
+CONSTANT = {f"{WAKE}hey_jarvis", "tflite-micro-keyword_scrambled", "tflite-micro-keyword_scrambled_8bit"}
 TRAINED = {
+    *CONSTANT,
+    *(f"{WAKE}models__v2__okay_nabu", f"{WAKE}okay_nabu", f"{WAKE}vad"),
+    *("test_data-keras_lstm_mnist_ptq", "tflite-micro-micro_speech_lstm", "tflite-micro-trained_lstm_int8"),
     *("ai-edge-quantizer-conv_fc_mnist_srq_a8w8", "mlonmcu-models-bigsine_quant"),
     *("mlonmcu-models-rnnoise_INT8", "tiny-str_ww_ref_model", "tinyengine-ptq_mnist_lenet-300-100"),
     *("tinyengine-vww", "made/argmax_end", "made/bias_scale", "made/context_input_no_softmax"),
@@ -73,12 +68,13 @@ def test_every_file_is_in_the_table() -> None:
     assert found == {*TABLE}
 
 
-def samples(runtime: Runtime, rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
-    """Draws four samples of each input over its range, and labels or targets of the loss."""
+def samples(runtime: Runtime, rng: np.random.Generator, many: tuple[int, ...]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Draws samples of each input over its range, four or four sequences, and labels or targets of the loss."""
     inputs = []
     for i in range(len(runtime.metadata.original.inputs)):
         shape, dtype, _, _ = runtime.input_details(i)
-        drawn = rng.normal(size=(4, *shape[1:])) if dtype.kind == "f" else rng.integers(-128, 128, (4, *shape[1:]))
+        whole = (*many, *shape[1:])
+        drawn = rng.normal(size=whole) if dtype.kind == "f" else rng.integers(-128, 128, whole)
         inputs.append(drawn.astype(dtype))
     loss = runtime.metadata.loss
     assert loss is not None
@@ -100,13 +96,14 @@ def test_trains_with_the_same_bits_or_is_refused(name: str, tmp_path: Path) -> N
         return
     zo, run = trainable_model(model, None, batch=1, **settings)
     assert read_metadata(zo).trainable
-    found = []
+    found, streams = [], is_streaming(model)
     for runtime in ("litert", "tflm"):
-        inputs, labels = samples(load(zo, runtime), np.random.default_rng(1))
+        inputs, labels = samples(load(zo, runtime), np.random.default_rng(1), (4, 6) if streams else (4,))
         trainer, log = Trainer(zo, run, runtime=runtime), tmp_path / runtime
-        trainer.fit(inputs if len(inputs) > 1 else inputs[0], labels, steps=2, log=log, keep="last")
+        trainer.fit(inputs if len(inputs) > 1 else inputs[0], labels, steps=12 if streams else 2, log=log, keep="last")
         weights = {key: value.tobytes() for key, value in trainer.runtime.read_weights().items()}
         found.append((log.read_bytes(), weights))
     assert found[0] == found[1]
     initial = load(zo, "litert").read_weights()
-    assert any(initial[key].tobytes() != value for key, value in found[0][1].items())
+    moved = any(initial[key].tobytes() != value for key, value in found[0][1].items())
+    assert moved or name in CONSTANT
