@@ -51,7 +51,7 @@ as they are.
 Not supported: control flow ({control}), custom operators, and operators in floating point, apart from LOGISTIC,
 SOFTMAX and LOG_SOFTMAX at the output of a model.
 
-Next: [streaming networks](streaming.md), whose operators have states.
+Next: [models of others](models_of_others.md), public models with these operators.
 """
 
 
