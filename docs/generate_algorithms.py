@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tflm_zo import Bits, Exact, Gradient, Momentum, Nodes, Settings, Step, Trainer, Weights
+from tflm_zo import Bits, Exact, Gradient, Nodes, Settings, Step, Trainer, Weights
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.core import SEED_LOG_HEADER_BYTES, SNAPSHOT_RECORD_BYTES
 from tflm_zo.firmware import plan_run
@@ -236,8 +236,8 @@ def settings_section(task: str, kind: type[Any]) -> str:
 
 
 def of_part(part: Part) -> str:
-    """Returns the description of a field of a rule, schedule or momentum."""
-    kind = next(k for k in (Step, Gradient, Bits, Momentum) if part.field in k.__dataclass_fields__)
+    """Returns the description of a field of a rule or schedule."""
+    kind = next(k for k in (Step, Gradient, Bits) if part.field in k.__dataclass_fields__)
     return attributes((inspect.getdoc(kind) or "").partition("Attributes:\n")[2])[part.field]
 
 

@@ -83,7 +83,6 @@ if TYPE_CHECKING:
     from .training import Gradient as Gradient
     from .training import History as History
     from .training import Linear as Linear
-    from .training import Momentum as Momentum
     from .training import Nodes as Nodes
     from .training import Normalized as Normalized
     from .training import PerError as PerError
@@ -128,7 +127,7 @@ _NAMES: Final = {
     "runtime.litert": "exact_delegate",
     "training": (
         "Bits Callback Checkpoint Constant Cosine CSVLogger EarlyStopping Exact Gradient History Linear "
-        "Momentum Nodes Normalized PerError ProgressBar Rms RunProgress Settings SettingsError Sign Standardized "
+        "Nodes Normalized PerError ProgressBar Rms RunProgress Settings SettingsError Sign Standardized "
         "Step TensorBoard Trainer Weights algorithms compare_runtimes"
     ),
 }

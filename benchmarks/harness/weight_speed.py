@@ -42,7 +42,7 @@ def nanoseconds_a_weight(rounds: int) -> dict[str, float]:
     tensors = {bits: make_tensor(weights, f, None, 1, 1, 0, 125) for bits, f in ((8, None), (16, fraction))}
     queries = pairs("queries", [(seed, (-1) ** seed * 3000) for seed in range(STEPS)], "coefficient")
     tables = [pairs("terms", [(1, k)], "k") for k in (1, -1)]
-    ways = [make_terms(table, 0) for table in tables]
+    ways = [make_terms(table) for table in tables]
 
     def perturb(z: Distribution) -> None:  # there and back
         for way in ways:

@@ -47,7 +47,6 @@ ABLATIONS: dict[str, Method] = {
     "weight-8-bit": Method("weight perturbation, 8-bit update", "weight", injection={"update_bits": 8}),
     "weight-sign": Method("weight perturbation, signs instead of magnitudes", "weight", settings={"rule": "sign"}),
     "qzo-ff-queries": Method("QZO-FF, m = 3 directions a step", _QZO, settings={"queries": 3}),
-    "qzo-ff-momentum": Method("QZO-FF, momentum-guided sampling", _QZO, settings={"momentum": 0.5}),
     "qzo-ff-top-k": Method(
         "QZO-FF, the tenth of the weights of largest magnitude", _QZO, injection={"sparse": TopK(0.1)}
     ),
@@ -92,7 +91,6 @@ PAIRS: tuple[tuple[str, str, str], ...] = (
     ("16-bit instead of 8-bit update, weights", "weight-8-bit", "weight"),
     ("magnitudes instead of signs, weights", "weight-sign", "weight"),
     ("QZO-FF: m = 3 directions", "qzo-ff", "qzo-ff-queries"),
-    ("QZO-FF: momentum-guided sampling", "qzo-ff", "qzo-ff-momentum"),
     ("QZO-FF: sparse update, top-k", "qzo-ff", "qzo-ff-top-k"),
     ("QZO-FF: sparse update, random", "qzo-ff", "qzo-ff-random"),
     ("QZO-FF: sparse update, threshold", "qzo-ff", "qzo-ff-threshold"),

@@ -25,10 +25,6 @@
 #ifndef ZO_WITH_GAUSSIAN
 #define ZO_WITH_GAUSSIAN ZO_FEATURES
 #endif
-/* Directions with memory, which need ZO_GAUSSIAN, too (papers/zo_chain.h). */
-#ifndef ZO_WITH_CHAINS
-#define ZO_WITH_CHAINS ZO_FEATURES
-#endif
 /* The distribution ZO_SPARSE_UNIFORM, and the stages of its p_zero. */
 #ifndef ZO_WITH_SPARSE_UNIFORM
 #define ZO_WITH_SPARSE_UNIFORM ZO_FEATURES

@@ -49,18 +49,13 @@ typedef struct zo_distribution {
 /* One term of a perturbation. It has the layout of a command's items, which are read in place. */
 typedef struct zo_perturb_term {
   uint32_t seed;
-  int32_t k; /* -2, -1 or +1, or ZO_SAME_CHAIN */
+  int32_t k; /* -2, -1 or +1 */
 } zo_perturb_term;
-
-/* k of a term whose seed belongs to the chain of the term before it, whose k is that of the whole
- * chain: a direction made of several seeds, see zo_chain.h. */
-#define ZO_SAME_CHAIN 0
 
 /* A perturbation: the sum of its terms. */
 typedef struct zo_perturb_terms {
   const zo_perturb_term* terms; /* [count] */
-  uint32_t count;               /* 0..ZO_MAX_TERMS, seeds of chains included */
-  uint32_t momentum;            /* rho of the chains, unit 2^-16; 0 if there are none */
+  uint32_t count;               /* 0..ZO_MAX_TERMS */
 } zo_perturb_terms;
 
 /* One query of an update step: the weight moves by coefficient * z(seed).
@@ -84,8 +79,6 @@ typedef struct zo_query {
 /* Largest number of terms of a perturbation; they are regenerated one after the other, so it
  * bounds nothing but the length of a command. */
 #define ZO_MAX_TERMS 32
-/* Largest number of seeds that make up one direction: bounds stack use. */
-#define ZO_MAX_CHAIN 8
 /* Weights after which the random stream of a (seed, tensor) pair restarts from
  * a state of its own, so that any tile can be regenerated alone. */
 #define ZO_STREAM_TILE 1024

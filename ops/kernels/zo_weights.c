@@ -143,7 +143,7 @@ static int perturbs(const zo_tensor* tensor, zo_distribution distribution, const
   }
   if (terms->count == 0u) return 0;
   if (distribution.kind == ZO_RADEMACHER) return terms->count <= (uint32_t)kZoSigns;
-  return has_bytes(distribution) && tensor->type == ZO_TENSOR_INT8 && terms->momentum == 0u;
+  return has_bytes(distribution);
 }
 
 int zo_loops_perturb(const zo_weight_loops* loops, const zo_tensor* tensor, zo_distribution distribution,

@@ -67,7 +67,7 @@ extern void zo_tflm_set_external_context(void* context);
 /* One line for each would be twice as long. */
 /* clang-format off */
 const zo_declaration zo_declarations[] = {
-  CONSTANT(ZO_MAX_QUERIES), CONSTANT(ZO_MAX_CHAIN), CONSTANT(ZO_STREAM_TILE), CONSTANT(ZO_ALL_BLOCKS),
+  CONSTANT(ZO_MAX_QUERIES), CONSTANT(ZO_STREAM_TILE), CONSTANT(ZO_ALL_BLOCKS),
   CONSTANT(ZO_LOG_HEADER_BYTES), CONSTANT(ZO_LOG_FINGERPRINT_BYTES), CONSTANT(ZO_MEASUREMENT_BYTES),
   CONSTANT(ZO_LOG_UNIT_AT), CONSTANT(ZO_STORE_UNIT_MOST),
   CONSTANT(ZO_NODE_TASKS_MAX), CONSTANT(ZO_SNAPSHOT_RECORD_BYTES),
@@ -114,7 +114,7 @@ const zo_declaration zo_declarations[] = {
   STRUCT, FIELD(int32_t*, largest), U32(room), U32(samples),
 #undef S
 #define S zo_perturb_terms
-  STRUCT, FIELD(const zo_perturb_term*, terms), U32(count), U32(momentum),
+  STRUCT, FIELD(const zo_perturb_term*, terms), U32(count),
 #undef S
 #define S zo_tensor
   STRUCT, FIELD(int8_t*, weights), FIELD(int8_t*, fraction), FIELD(const int32_t*, multiplier),
@@ -137,8 +137,7 @@ const zo_declaration zo_declarations[] = {
   STRUCT, U32(run_seed), U32(steps), U32(samples), U32(batch), U32(parts), U32(queries),
   U32(estimator), U32(rule), FIELD(zo_distribution, distribution), U32(rate), U32(final_rate),
   U32(schedule), U32(warmup_steps), U32(decay), U32(decay_steps), U32(clip), U32(gradient_norm),
-  U32(blocks), ARRAY(uint32_t, stage_steps), ARRAY(uint32_t, stage_p_zero), U32(chain),
-  U32(momentum),
+  U32(blocks), ARRAY(uint32_t, stage_steps), ARRAY(uint32_t, stage_p_zero),
 #undef S
 #define S zo_decays
   STRUCT, U32(count), U32(rate),

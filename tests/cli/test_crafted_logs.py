@@ -14,7 +14,12 @@ OPTIONS = ("--steps", "6", "--runtime", "litert", "--batch-size", "8")
 MOST = 2**32 - 1
 # kind, offset of a field in the header, its value, the log's error
 CRAFTED = {
-    "momentum": ("weight", 32 + 4 * 21, 33 << 16 | 1, "no seed log of this version, or its header is damaged"),
+    "momentum": (
+        "weight",
+        32 + 4 * 21,
+        33 << 16 | 1,
+        "was made with setting `momentum`",
+    ),
     "steps": ("weight", 32 + 4, 0, "no seed log of this version, or its header is damaged"),
     "batch": ("weight", 32 + 4 * 3, MOST, "no seed log of this version, or its header is damaged"),
     "weight bytes": ("node", 132, MOST - 15 - 8, "no snapshot log of this version, or its header is damaged"),

@@ -28,7 +28,6 @@ from tflm_zo.training import (
     Cosine,
     Exact,
     Gradient,
-    Momentum,
     Nodes,
     Normalized,
     PerError,
@@ -141,7 +140,6 @@ FULL = {
     "node": ("gradient-norm", "rule=rms"),
     "weight": ("bits", "rule=normalized"),
     "mezo": ("clip", "rule=sign"),
-    "qzo-ff": ("momentum-terms", "momentum=0"),
 }
 
 
@@ -163,8 +161,6 @@ def test_rules_keep_the_parts_that_both_have() -> None:
     given = made("mezo", "gradient-norm=true", "clip=2", "rule=normalized")
     assert given.weights.rule == Normalized(clip=2.0, gradient_norm=True)
     assert made("qzo-ff", "rule=gradient").weights.rule == Gradient(clip=3.0)
-    assert made("qzo-ff", "momentum=0.5").weights.momentum == Momentum(0.5, 8)
-    assert made("qzo-ff", "momentum=0.5", "momentum-terms=3").weights.momentum == Momentum(0.5, 3)
 
 
 numbers = st.floats(0.0, 2.0**14)
@@ -182,7 +178,6 @@ LAYERS = st.one_of(st.none(), st.builds(Last, st.integers(1, 99)), st.just(("con
 RUNS = st.builds(
     lambda rule, **run: changed(algorithms.qzo_ff(learning_rate=0.5, **run), {"rule": rule}),
     RULES,
-    momentum=st.one_of(st.none(), st.builds(Momentum, st.floats(2.0**-16, 1 - 2.0**-16), st.integers(2, 8))),
     schedule=SCHEDULED,
     layers=LAYERS,
 )
@@ -262,18 +257,18 @@ def test_settings_of_inject() -> None:
 KEPT = {
     "node": "batch-size=32 weights.perturbation=rademacher:1 weights.queries=1 weights.rule=normalized "
     "weights.clip=3 weights.scope=layers weights.gradient-norm=false weights.quantization-aware=false "
-    "weights.learning-rate=auto weights.bits=1 weights.stage-p-zero=none weights.momentum=0 "
-    "weights.momentum-terms=8 weights.headroom=2 "
+    "weights.learning-rate=auto weights.bits=1 weights.stage-p-zero=none "
+    "weights.headroom=2 "
     "weights.parameters=weights",
     "weight": "batch-size=64 exact.last=block exact.rule=bits exact.bits=6,5,4 exact.rows=1,1 exact.parameters=weights",
     "mezo": "batch-size=64 weights.rule=sign weights.clip=3",
-    "qzo-ff": "batch-size=64 layers=last:2 weights.momentum=0.5 weights.momentum-terms=3",
+    "qzo-ff": "batch-size=64 layers=last:2",
     "poor-mans-training": "batch-size=96 nodes.rule=rms nodes.gradient-norm=false nodes.quantization-aware=false",
 }
 
 
 # Settings that this version does not have, and their values of no effect.
-REMOVED = {"weights.int16": "none", "weights.sharpness": "false"}
+REMOVED = {"weights.int16": "none", "weights.sharpness": "false", "weights.momentum": "0"}
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -285,7 +280,7 @@ def test_models_of_earlier_versions_keep_their_settings(name: str) -> None:
         "node": Nodes(),
         "weight": Weights(),
         "mezo": dataclasses.replace(algorithm("mezo").weights, rule=Sign()),
-        "qzo-ff": dataclasses.replace(algorithm("qzo-ff").weights, momentum=Momentum(0.5, 3)),
+        "qzo-ff": algorithm("qzo-ff").weights,
         "poor-mans-training": dataclasses.replace(algorithm("poor-mans-training").nodes, rule=Rms()),
     }
     assert settings.tasks[0] == expected[name]
@@ -309,7 +304,7 @@ COMMANDS = {"train": train, "inject": inject, "firmware": firmware}
     [
         ("train", "batch_size", ..., False, "--batch-size"),
         ("train", "loss", "mse", False, "--set loss=mse"),
-        ("train", "momentum_terms", 8, False, "--set momentum-terms=8"),
+        ("train", "stage_p_zero", 8, False, "--set stage-p-zero=8"),
         ("train", "masked", False, False, "--set masked=false"),
         ("train", "force", True, False, "--force"),
         ("train", "replace", True, False, "--force"),

@@ -27,24 +27,23 @@ def some_biases(size: int, seed: int) -> np.ndarray:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Dist, list[tuple[int, int]], int, int]:
+def cases(draw: st.DrawFn) -> tuple[Dist, list[tuple[int, int]], int]:
     dist = draw(distributions)
-    return dist, *draw(perturbations(dist)), draw(sizes)
+    return dist, draw(perturbations()), draw(sizes)
 
 
 @given(cases(), streams)
 def test_a_perturbation_is_the_oracles_and_can_be_undone(
-    case: tuple[Dist, list[tuple[int, int]], int, int], stream: int
+    case: tuple[Dist, list[tuple[int, int]], int], stream: int
 ) -> None:
-    dist, terms, momentum, size = case
+    dist, terms, size = case
     biases = some_biases(size, size)
-    before, expected = biases.copy(), oracle.perturb(biases, terms, dist, stream, momentum)
-    core.perturb(biases, terms, native(dist), stream, momentum=momentum)
+    before, expected = biases.copy(), oracle.perturb(biases, terms, dist, stream)
+    core.perturb(biases, terms, native(dist), stream)
     assert np.array_equal(biases, expected)
     again = before.copy()
     for k in (1, -2, 1):
-        chain = [(seed, k if factor else 0) for seed, factor in terms]
-        core.perturb(again, chain, native(dist), stream, momentum=momentum)
+        core.perturb(again, [(seed, k) for seed, _ in terms], native(dist), stream)
     assert np.array_equal(again, before)
 
 
@@ -53,11 +52,9 @@ def test_an_update_is_the_oracles(step, scaled: bool) -> None:
     size = step.channels if step.multiplier is not None and scaled else min(step.size, 1500)
     multiplier = step.multiplier if size == step.channels else None
     biases = some_biases(size, step.limit)
-    expected, clipped = oracle.update(
-        biases, multiplier, step.stream, step.dist, step.queries, step.restore, step.momentum
-    )
+    expected, clipped = oracle.update(biases, multiplier, step.stream, step.dist, step.queries, step.restore)
     own = (multiplier, size, 1, step.stream, step.limit, native(step.dist), step.queries)
-    found = core.update(biases, None, *own, restore=step.restore, momentum=step.momentum)
+    found = core.update(biases, None, *own, restore=step.restore)
     assert np.array_equal(biases, expected)
     assert found == clipped
 
@@ -118,7 +115,7 @@ def test_what_is_no_bias_is_refused(wrong: str) -> None:
     setattr(tensor, wrong, {"size": 31, "type": 3}.get(wrong, own.ctypes.data))
     table = pairs("queries", [(1, 5)], "coefficient")
     for name, arguments in (
-        ("zo_perturb_s8", (core.make_terms(pairs("terms", [(1, 1)], "k"), 0),)),
+        ("zo_perturb_s8", (core.make_terms(pairs("terms", [(1, 1)], "k")),)),
         ("zo_update_s8", (None, table.ctypes.data, 1, None)),
         ("zo_replay_s8", (table.ctypes.data, 1, 1, None)),
     ):

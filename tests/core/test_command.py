@@ -39,11 +39,9 @@ def instructions(draw, distribution=small_distributions):
             step = st.lists(st.tuples(seeds, coefficients), min_size=queries, max_size=queries)
             result.append((opcode, (draw(st.lists(step, min_size=1, max_size=4)), dist, block)))
         elif opcode == UPDATE:
-            restore, momentum = draw(perturbations(dist, least=0))
-            result.append((opcode, (draw(pairs), dist, restore, block, momentum)))
+            result.append((opcode, (draw(pairs), dist, draw(perturbations(least=0)), block)))
         else:
-            terms, momentum = draw(perturbations(dist))
-            result.append((opcode, (terms, dist, block, momentum)))
+            result.append((opcode, (draw(perturbations()), dist, block)))
     return result
 
 
@@ -64,11 +62,11 @@ def written(calls, capacity, **flags):
 
 def append(command, opcode, arguments):
     if opcode == UPDATE:
-        queries, dist, restore, block, momentum = arguments
-        return command.update(queries, dist, block=block, restore=restore, momentum=momentum)
+        queries, dist, restore, block = arguments
+        return command.update(queries, dist, block=block, restore=restore)
     if opcode == PERTURB:
-        terms, dist, block, momentum = arguments
-        return command.perturb(terms, dist, block, momentum=momentum)
+        terms, dist, block = arguments
+        return command.perturb(terms, dist, block)
     name = {RESTORE: "restore", REPLAY: "replay"}[opcode]
     return getattr(command, name)(*arguments)
 
@@ -158,8 +156,7 @@ def test_no_command():
     assert core.command_steps(np.array([0, 99, 5, 5], np.int32)) == 0
 
 
-DIST, GAUSSIAN = Dist(0, 2), Dist(2, 100)
-CHAIN = [(1, 1), (2, 0)]
+DIST = Dist(0, 2)
 BAD_COMMANDS = {
     "no magic": ([1, 0], Status.COMMAND),
     "other magic": ([0x5A4E0001, 0], Status.COMMAND),
@@ -203,16 +200,7 @@ BAD_COMMANDS = {
     "factor 2": (oracle.command([oracle.perturb([(1, 2)], DIST)]), Status.FACTOR),
     "factor 0": (oracle.command([oracle.perturb([(1, 1), (1, 0)], DIST)]), Status.FACTOR),
     "restore_k 2": (oracle.command([oracle.update([(1, 1)], DIST, 2)]), Status.FACTOR),
-    "momentum of no Gaussian": (oracle.command([oracle.perturb(CHAIN, DIST, momentum=9)]), Status.DISTRIBUTION),
-    "no momentum": (oracle.command([oracle.perturb(CHAIN, GAUSSIAN)]), Status.FACTOR),
-    "chain without a beginning": (
-        oracle.command([oracle.update([(1, 1)], GAUSSIAN, [(1, 0), (2, 1)], momentum=9)]),
-        Status.FACTOR,
-    ),
-    "chain of nine": (
-        oracle.command([oracle.update([(1, 1)], GAUSSIAN, [(1, 1)] + [(2, 0)] * 8, momentum=9)]),
-        Status.QUERIES,
-    ),
+    "momentum of an earlier version": (oracle.command([[4 << 24, 1, 2, 9 << 16, 1, 1]]), Status.COMMAND),
     "restored factor": (oracle.command([oracle.update([(1, 1)], DIST, [(1, 1), (2, 0)])]), Status.FACTOR),
 }
 
@@ -287,15 +275,15 @@ def test_execution(calls, size, block, has_fraction):
         if opcode == RESTORE:
             expected, expected_f = initial, np.zeros(size, np.int8) if has_fraction else None
         elif opcode == PERTURB:
-            terms, dist, _, momentum = arguments
-            expected = weights.perturb(expected, terms, dist, stream, momentum)
+            terms, dist, _ = arguments
+            expected = weights.perturb(expected, terms, dist, stream)
         else:
             dist = arguments[1]
             steps = arguments[0] if opcode == REPLAY else [arguments[0]]
-            restore, momentum = ([], 0) if opcode == REPLAY else (arguments[2], arguments[4])
+            restore = [] if opcode == REPLAY else arguments[2]
             for queries in steps:
                 expected, expected_f, clipped = weights.update(
-                    expected, expected_f, None, 1, 1, stream, limit, dist, queries, restore, momentum
+                    expected, expected_f, None, 1, 1, stream, limit, dist, queries, restore
                 )
                 expected_saturated += clipped
 

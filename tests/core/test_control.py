@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import core
-from helpers.oracle import chain as several_seeds
 from helpers.oracle import control as oracle
 from helpers.oracle.control import NORMALIZED, ONE, Settings
 from helpers.oracle.draws import any_settings, integers, make, native, needed
@@ -31,7 +30,7 @@ def random_losses(rng: np.random.Generator, count: int, kind: int) -> np.ndarray
 def drive(s: Settings, control: Control, losses_of, *, settle=frozenset(), model=None, each=None):
     """Runs the core beside the oracle; returns (coefficients, mean square) of every step."""
     model = model or oracle.Control(s)
-    limits = {"headroom": s.dist.reach, "max_queries": s.queries * s.chain, "blocks": max(1, len(s.segments))}
+    limits = {"headroom": s.dist.reach, "max_queries": s.queries, "blocks": max(1, len(s.segments))}
     record = []
     while model.step < s.steps:
         before = control.struct.mean_square
@@ -106,7 +105,7 @@ def test_commands_and_coefficients(s, seed, kind, settle, spare):
 @given(any_settings(), st.integers(0, 2**32), st.integers(0, 2), st.sets(st.integers(1, 5)), st.data())
 def test_settling_and_going_on_change_nothing(s, seed, kind, settle, data):
     def losses(invoke):
-        carried = [number for chain, k in invoke.carried for number in (*chain, k + 1)]
+        carried = [number for seed, k in invoke.carried for number in (*seed, k + 1)]
         rng = np.random.default_rng([seed, invoke.first_sample, *carried])
         return random_losses(rng, s.batch, kind)
 
@@ -119,16 +118,16 @@ def test_settling_and_going_on_change_nothing(s, seed, kind, settle, data):
 
 
 def instructions(words):
-    """Yields block, queries of an update, terms of a perturbation or restoration, and momentum."""
+    """Yields block, queries of an update, and terms of a perturbation or restoration."""
     at, end = 2, 2 + words[1]
     while at < end:
         head, count, _, argument = (int(w) for w in words[at : at + 4])
         is_update = head >> 24 == 3
         items = count if is_update else 0
-        terms, rho = (argument & 0xFFFF, argument >> 16 & 0xFFFF) if is_update else (count, argument >> 16 & 0xFFFF)
+        terms = argument if is_update else count
         numbers = words[at + 4 : at + 4 + 2 * (items + terms)].reshape(-1, 2)
         pairs = [(int(a) % 2**32, int(b)) for a, b in numbers]
-        yield head & 0xFFFFFF, pairs[:items], pairs[items:], rho
+        yield head & 0xFFFFFF, pairs[:items], pairs[items:]
         at += 4 + 2 * (items + terms)
 
 
@@ -154,27 +153,24 @@ def test_weights_are_restored_and_never_wrap(s, seed, settle, has_fraction):
     z = native(s.dist)
 
     def execute(words):
-        for block, step, terms, rho in instructions(words):
+        for block, step, terms in instructions(words):
             for t in range(tensors):
                 if block not in (0, t + 1):
                     continue
                 if step:
                     at_t = (None, 1, 1, t, limit, z, step)
-                    core.update(real[t], fractions[t], *at_t, restore=terms, momentum=rho)
+                    core.update(real[t], fractions[t], *at_t, restore=terms)
                     core.update(clean[t], clean_fractions[t], *at_t)
                 else:
-                    core.perturb(real[t], terms, z, t, momentum=rho)
+                    core.perturb(real[t], terms, z, t)
 
     def each(invoke, words):
         execute(words)
         for t in range(tensors):
             wanted = clean[t].astype(np.int64)
             if invoke is not None and invoke.block in (None, t):
-                for chain, k in invoke.carried:
-                    if len(chain) > 1:
-                        wanted += k * several_seeds.perturbation(s.dist, chain, s.memory, t, size)
-                    else:
-                        wanted += k * perturbation(s.dist, direction(s.dist, chain[0], t, size))
+                for (number,), k in invoke.carried:
+                    wanted += k * perturbation(s.dist, direction(s.dist, number, t, size))
             assert np.abs(wanted).max() <= 127
             assert np.array_equal(real[t], wanted)
 
@@ -212,19 +208,6 @@ def test_bad_settings(change, status):
 
 
 def test_bad_directions():
-    gaussian = Settings(dist=Dist(2, 300), queries=5, chain=6, memory=30000)
-    for change in (
-        {"dist": Dist(0, 2)},
-        {"queries": 6},
-        {"chain": 9, "queries": 1},
-        {"chain": 1, "queries": 1},
-        {"chain": 0, "queries": 1},
-        {"memory": 65536},  # one more seed
-    ):
-        make(gaussian)
-        with pytest.raises(NativeError) as error:
-            Control(integers(replace(gaussian, **change)), 1000, [])
-        assert error.value.status is Status.ARGUMENT
     s = integers(Settings())
     s.distribution.mu = 0
     with pytest.raises(NativeError) as error:
@@ -272,19 +255,13 @@ class Ledger:
     """The effect of commands on weights: directions in force, and updates."""
 
     def __init__(self) -> None:
-        self.in_force: Counter[tuple[int, ...]] = Counter()
+        self.in_force: Counter[int] = Counter()
         self.updates: list[tuple[int, ...]] = []
 
     def execute(self, words: np.ndarray) -> None:
-        for block, step, terms, _ in instructions(words):
-            chains: list[tuple[list[int], int]] = []
+        for block, step, terms in instructions(words):
             for seed, k in terms:
-                if k == 0:
-                    chains[-1][0].append(seed)
-                else:
-                    chains.append(([seed], k))
-            for chain, k in chains:
-                self.in_force[tuple(chain)] += k
+                self.in_force[seed] += k
             if step:  # its restoration comes first
                 assert not any(self.in_force.values())
                 self.updates.append((block, *(n for pair in step for n in pair)))
@@ -308,7 +285,7 @@ def test_a_step_that_is_given_up_begins_anew(s, seed, times, share):
                 assert len(ledger.updates) == control.step
                 continue
             ledger.execute(request.words)
-            force = [n for chain, k in sorted(ledger.in_force.items()) if k for n in (*chain, k + 9)]
+            force = [n for seed_of, k in sorted(ledger.in_force.items()) if k for n in (seed_of, k + 9)]
             key = [seed, request.first_sample, len(ledger.updates), *force]
             report = control.report(random_losses(np.random.default_rng(key), s.batch, 0))
             if report is not None:

@@ -36,7 +36,7 @@ def test_bad_settings(name: str) -> None:
     assert error.value.status == status
 
 
-@pytest.mark.parametrize("field", ["gradient_norm", "blocks", "chain"])
+@pytest.mark.parametrize("field", ["gradient_norm", "blocks"])
 def test_settings_of_weight_perturbation_are_refused(field: str) -> None:
     c = integers(Settings((Task(1, 1),)))
     setattr(c, field, 1)

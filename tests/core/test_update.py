@@ -21,7 +21,7 @@ def random_queries(rng, count, largest):
 
 
 def run(step: Step, weights, fraction):
-    options = {"restore": step.restore, "momentum": step.momentum, "mask": step.mask}
+    options = {"restore": step.restore, "mask": step.mask}
     return core.update(weights, fraction, *step.shape, native(step.dist), step.queries, **options)
 
 
@@ -33,7 +33,7 @@ def assert_same(weights, fraction, expected_weights, expected_fraction):
 def check(step: Step) -> None:
     """Compares an update with the oracle's."""
     weights, fraction = step.arrays()
-    options = (step.queries, step.restore, step.momentum, step.mask)
+    options = (step.queries, step.restore, step.mask)
     *expected, clipped = oracle.update(weights, fraction, *step.shape, step.dist, *options)
     assert run(step, weights, fraction) == clipped
     assert_same(weights, fraction, *expected)
@@ -53,7 +53,7 @@ def test_a_step_along_what_is_restored(limit, k, twice):
     queries = random_queries(np.random.default_rng(limit), 3, 2**18)
     if twice:
         queries[2] = queries[1]
-    step = Step(Dist(0, 2), 2000, 1, 1, None, False, 3, limit, queries, [(queries[1][0], k)], 0, None)
+    step = Step(Dist(0, 2), 2000, 1, 1, None, False, 3, limit, queries, [(queries[1][0], k)], None)
     check(step)
 
 

@@ -153,7 +153,7 @@ static int compare(uint32_t round) {
   }
   /* As in training: the restored perturbation was along one of the queries. */
   if (below(2) == 0u) terms[0].seed = queries[below(count)].seed;
-  const zo_perturb_terms perturbation = {terms, 1u + below(3), 0};
+  const zo_perturb_terms perturbation = {terms, 1u + below(3)};
 
   uint32_t clipped_a = 0, clipped_b = 0;
   zo_status status_a, status_b;

@@ -17,7 +17,7 @@ from cortex_m.emulator import (
 
 # The functions of perturbations, updates, and rows of gradients and steps.
 NAMES = """
-zo_add_products zo_apply_row zo_biases zo_chain zo_coordinate zo_dense_sums zo_perturb
+zo_add_products zo_apply_row zo_biases zo_coordinate zo_dense_sums zo_perturb
 zo_replay_tile zo_row_steps zo_step_gaussian zo_step_signs zo_step_signs_dsp zo_step_signs_mve
 zo_stream zo_update
 """.split()

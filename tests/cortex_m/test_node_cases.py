@@ -14,7 +14,7 @@ import pytest
 from cortex_m.emulator import CORE_SOURCES, CORES, COUNTING_SOURCE, REPOSITORY, build, counting_flags, each, run
 
 NAMES = """
-zo_add_products zo_apply_row zo_biases zo_chain zo_class_loss zo_conv_backprop zo_coordinate
+zo_add_products zo_apply_row zo_biases zo_class_loss zo_conv_backprop zo_coordinate
 zo_cross_entropy zo_dense_sums zo_errors zo_log2 zo_mean_squared_error zo_node_gradient zo_node_layer
 zo_node_move zo_node_update zo_perturb zo_pool_backprop zo_replay_tile zo_row_steps zo_stream zo_update
 zo_update_bits

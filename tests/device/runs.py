@@ -17,7 +17,7 @@ from helpers.injection import inject_all
 from helpers.models import MODELS, residual
 from tflm_zo import Model, load_model
 from tflm_zo.converters import ResidualBlocks, read_metadata
-from tflm_zo.core import Gaussian, Rademacher
+from tflm_zo.core import Rademacher
 from tflm_zo.data import Data
 from tflm_zo.firmware import Firmware, arena, generate_firmware, plan_run
 from tflm_zo.firmware.boundaries import saving_memory
@@ -35,18 +35,11 @@ from tflm_zo.training import (
     inject_settings,
 )
 from tflm_zo.training.lowering import StepMemory
-from tflm_zo.training.rules import Momentum
 
 CLASSES, SAMPLES, STEPS = 4, 12, 6
 _NODES: dict[str, Any] = {"trainable": "nodes", "nodes": "auto", "headroom": 0, "replay": False}
 _LAYERWISE = algorithm("poor-mans-training")
 _GAUSSIAN = dataclasses.replace(algorithm("qzo-ff"), batch_size=4, seed=5)
-_MOMENTUM = Settings(
-    tasks=(Weights(queries=2, perturbation=Gaussian(0.6), momentum=Momentum(0.7, 3)),),
-    batch_size=4,
-    seed=6,
-    learning_rate=20.0,
-)
 
 #: Injection and settings by name. They are of `small_cnn`, which ends in logits: with nodes at the last layer
 #: its output enters the last segment. Runs whose name begins with "residual" are of `residual`: its
@@ -65,7 +58,6 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         Settings(tasks=(Weights(queries=2, scope="blocks"),), batch_size=2, seed=5, learning_rate=20.0),
     ),
     "weight, 16 bits": (dict(inject_settings(_GAUSSIAN, batch=2).__dict__), _GAUSSIAN),
-    "weight, momentum": (dict(inject_settings(_MOMENTUM, batch=2).__dict__), _MOMENTUM),
     "node": (_NODES, Settings(tasks=(Nodes(queries=2),), batch_size=4, seed=5, snapshot_every=2)),
     "exact head": (
         {**_NODES, "update_bits": 8},
@@ -148,7 +140,7 @@ MEMORY = {"exact, computed again": StepMemory(True, (1, 2))}
 #: Runs that compute activations again.
 RECOMPUTING = ("residual, exact, least memory", *MEMORY)
 SEGMENTED_WEIGHTS = ("weight, segments", "weight, blocks", "residual, blocks with biases")
-WEIGHT_RUNS = ("weight", "weight, 16 bits", "weight, momentum", *SEGMENTED_WEIGHTS)
+WEIGHT_RUNS = ("weight", "weight, 16 bits", *SEGMENTED_WEIGHTS)
 
 #: Parameters of tests: `make test` has some of each kind of trainer, with shortcuts across segments and with
 #: biases; the others are slow.

@@ -65,7 +65,7 @@ def test_some_calls_with_two_places(name: str) -> None:
     ("name", "memory"),
     [
         ("weight", "flash"),
-        ("weight, momentum", "units of 8"),
+        ("weight, 16 bits", "units of 8"),
         ("node", "bytes"),
         ("exact head", "units of 8"),
         ("residual, biases alone", "flash"),

@@ -197,7 +197,7 @@ def test_bytes_of_a_header(kind: str, folder: Path) -> None:
     distribution = settings.pop("distribution")
     assert found.pop("distribution") == distribution[0] << 24 | distribution[1] << 16 | distribution[2]
     assert found.pop("stage_p_zero") == settings["stage_p_zero"][0] | settings.pop("stage_p_zero")[1] << 8
-    assert found.pop("chain") == settings.pop("chain") << 16 | settings.pop("momentum")
+    assert found.pop("reserved") == (0, 0)
     assert {name: found[name] for name in settings} == settings
     assert found["fingerprint of the ZO model"] == tuple(log.fingerprint)
     size = found["bytes of the header"]

@@ -17,7 +17,7 @@ from tflm_zo.firmware import Firmware, generate_firmware
 from tflm_zo.firmware.features import with_features
 from tflm_zo.firmware.op_pack import op_pack_sources
 from tflm_zo.training import Constant, Cosine, Exact, Nodes, Settings, Weights
-from tflm_zo.training.rules import Bits, Gradient, Momentum, Normalized
+from tflm_zo.training.rules import Bits, Gradient, Normalized
 
 pytestmark = pytest.mark.usefixtures("nothing_is_measured")
 SPARSE = SparseUniform(15, 0.33)
@@ -33,11 +33,6 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "defaults": ({}, run(), set()),
     "nodes": ({"trainable": "nodes", "nodes": "auto"}, Settings(batch_size=1), {"SEGMENTS"}),
     "gaussian": ({"headroom": 5}, run(Weights(perturbation=Gaussian(0.5))), {"GAUSSIAN"}),
-    "momentum": (
-        {"headroom": 5, "command_words": 58},
-        run(Weights(perturbation=Gaussian(0.5), momentum=Momentum(0.5))),
-        {"GAUSSIAN", "CHAINS"},
-    ),
     "bits": (
         {"nodes": "auto", "update_bits": 8, "headroom": 15},
         BITS,
@@ -58,7 +53,6 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
 
 
 PAPERS = {
-    "CHAINS": {"chain.c", "chain.h"},
     "COORDINATE": {"coordinate.c", "coordinate.h"},
     "FLOOR_LOG2": {"floor_log2_loss.c", "floor_log2_loss.h"},
     "BITS": {"pseudo_stochastic.h", "update_bits.c", "update_bits.h"},

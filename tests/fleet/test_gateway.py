@@ -299,7 +299,7 @@ def test_a_straggler_is_left_out_and_gives_its_evaluation_up(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ["weight", "weight, segments", "weight, momentum"])
+@pytest.mark.parametrize("run", ["weight", "weight, segments", "weight, 16 bits"])
 def test_a_device_that_is_asked_where_it_is_while_it_evaluates(run: str, tmp_path: Path) -> None:
     with fleet(tmp_path, run, 1) as made:
         port, replica = made.ports["a"], made.replicas()[0]

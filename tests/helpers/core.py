@@ -26,13 +26,12 @@ def perturb(
     distribution: Distribution,
     stream: int = 0,
     *,
-    momentum: int = 0,
     mask: NDArray[np.uint8] | None = None,
 ) -> None:
-    """Adds perturbations in place; pairs (seed, 0) are earlier seeds of the pair before."""
+    """Adds perturbations in place."""
     tensor = make_tensor(weights, None, None, 1, 1, stream, 127, mask=mask)
     table = pairs("seed_k_pairs", seed_k_pairs, "k")
-    terms = make_terms(table, momentum)
+    terms = make_terms(table)
     call("zo_perturb_s8", tensor, distribution.struct, terms)
 
 
@@ -49,14 +48,13 @@ def update(
     restore_k: int = 0,
     *,
     restore: Queries = (),
-    momentum: int = 0,
     mask: NDArray[np.uint8] | None = None,
 ) -> int:
     """Applies a step, in place, after `restore_k` and `restore`. Returns the number of clipped weights."""
     tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
     table = pairs("queries", queries, "coefficient")
     before = restoration(table, restore_k, restore)
-    terms = make_terms(before, momentum)
+    terms = make_terms(before)
     saturated = ctypes.c_uint32(0)
     own = (tensor, distribution.struct, terms, table.ctypes.data, len(table))
     call("zo_update_s8", *own, ctypes.byref(saturated))

@@ -9,13 +9,11 @@ from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import packed, random_samples, state
 from tflm_zo.converters import Model, Random, TopK
-from tflm_zo.core import Gaussian
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Settings, Trainer, Weights
 
 X, Y = random_samples(3)
 SETTINGS = Settings(tasks=(Weights(queries=2),), batch_size=8, seed=9)
-MEMORY: dict[str, Any] = {"perturbation": Gaussian(0.6), "momentum": 0.7}
 
 # Settings of the injections.
 INJECTIONS: dict[str, dict[str, Any]] = {

@@ -297,7 +297,7 @@ def test_measurements_stand_among_the_steps(path, every):
         assert len(log.measurements) == sum(is_one for *_, is_one in whole)
 
 
-@pytest.mark.parametrize("field, value", [("chain", 33), ("steps", 0), ("rate", 2**31), ("stage_p_zero", (0, 2**12))])
+@pytest.mark.parametrize("field, value", [("steps", 0), ("rate", 2**31), ("stage_p_zero", (0, 2**12))])
 def test_settings_that_no_run_has_are_refused(path, field, value):
     """Refuses them with a correct checksum: somebody may have written it to nonsense."""
     data = SeedLogHeader(integers(**{field: value}), MARK, 0).to_bytes()

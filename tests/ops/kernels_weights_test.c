@@ -92,7 +92,7 @@ static void test_perturbation(const zo_weight_loops* loops) {
       own[i].seed = draw();
       own[i].k = kFactors[draw() % 3u];
     }
-    const zo_perturb_terms terms = {own, 1u + draw() % 3u, 0};
+    const zo_perturb_terms terms = {own, 1u + draw() % 3u};
     CHECK(zo_perturb_s8(&reference, distribution, &terms) == ZO_OK);
     const int done = zo_loops_perturb(loops, &t, distribution, &terms);
     CHECK(done == (t.size >= ZO_LOOPS_MIN));
@@ -129,7 +129,7 @@ static void test_updates(const zo_weight_loops* loops) {
     draw_queries(queries, count * steps, any_most(sum / (int32_t)count));
     /* Not a query's: a sum that the core folds into one has to be within the limit. */
     const zo_perturb_term back = {draw(), -1};
-    const zo_perturb_terms restored = {&back, 1, 0};
+    const zo_perturb_terms restored = {&back, 1};
     const zo_perturb_terms* restore = steps == 1u && draw() & 1u ? &restored : NULL;
     uint32_t clipped = 3, expected = 3;
     const zo_status status = steps == 1u ? zo_update_s8(&reference, distribution, restore, queries, count, &expected)

@@ -41,7 +41,6 @@ GOLDEN: dict[str, tuple[str, dict[str, Any], str]] = {
         {"queries": 3, "estimator": "one-sided", "schedule": "cosine", **_WEIGHTS_THEN},
         "last",
     ),
-    "momentum": ("qzo-ff", {"momentum": 0.5, "momentum_terms": 3}, "last"),
     "gradient": ("mezo", {"gradient_norm": True}, "last"),
     "node": ("node", _OF_THEN, "last"),
     "exact head": ("node", {"queries": 2, "exact.last": 1, **_OF_THEN}, "last"),
@@ -55,7 +54,7 @@ GOLDEN: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 # Kinds that this version does not have, and the setting that it names.
-REMOVED = {"sharpness": "`sharpness`", "wide": "`int16`"}
+REMOVED = {"momentum": "`momentum`", "sharpness": "`sharpness`", "wide": "`int16`"}
 
 # A smaller loss was enough for the best state once, and that of this run is right less often than the model
 # before the run. The log says which state was kept, and is read as ever.

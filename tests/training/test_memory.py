@@ -14,7 +14,6 @@ from helpers.moments import At, stop
 from tflm_zo.core import Gaussian
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Nodes, Settings, Trainer, Weights, weight_run
-from tflm_zo.training.rules import Momentum
 
 RNG = np.random.default_rng(5)
 X = RNG.integers(-128, 128, (500, 8, 8, 1)).astype(np.int8)
@@ -54,9 +53,7 @@ def test_a_log_is_read_in_parts(steps: int, tmp_path: Path, monkeypatch: pytest.
     """Reads the same log, weights and resumed run in parts of any size; the last part finds torn bytes."""
     monkeypatch.setattr(weight_run, "_KEPT_STEPS", 5)
     model, log = inject_all(MODELS["small_cnn"](), max_queries=16, headroom=6), tmp_path / "log"
-    settings = Settings(
-        tasks=(Weights(queries=2, momentum=Momentum(0.9, 4), perturbation=Gaussian(1.0)),), batch_size=4
-    )
+    settings = Settings(tasks=(Weights(queries=2, perturbation=Gaussian(1.0)),), batch_size=4)
     Trainer(model, settings).fit(X, Y, steps=21, log=log, callbacks=[At(steps - 1, stop)], keep="last")
     whole, weights = Log.read(log), replay_log(model, Log.read(log))
     with log.open("ab") as file:

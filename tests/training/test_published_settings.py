@@ -201,12 +201,6 @@ def test_sparsity_is_the_papers_within_a_256th() -> None:
     assert [abs(n / 256 - p) < 1 / 512 for n, p in zip(found, (0.33, 0.5, 0.9), strict=True)] == [True] * 3
 
 
-def test_momentum_is_off_as_in_the_plain_algorithm() -> None:
-    """Requires names for enhancements (QZO-FF, sec. 3.4)."""
-    run = algorithm("qzo-ff")
-    assert run.weights.momentum is None
-
-
 def test_sources_name_a_place() -> None:
     for row in (row for rows in TABLE.values() for row in rows):
         assert re.search(r"sec\.|eq\.|table|Alg\.|def\.|`|\(|QZO|MeZO|FQT", row.source), row

@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.runs import weight_settings
-from helpers.weight_runs import MEMORY, SETTINGS, X, Y, zo_model
+from helpers.weight_runs import SETTINGS, X, Y, zo_model
 from tflm_zo.core import Rademacher
 from tflm_zo.training import SettingsError, Trainer
 
@@ -35,13 +35,6 @@ BAD_SETTINGS = [
     ({"learning_rate": float("inf")}, "rate"),
     ({"learning_rate": 1.0, "final_learning_rate": 1.5}, r"`schedule\.final` must be in 0\.\.1\. Received: 1\.5"),
     ({"clip": -1.0}, "clip"),
-    ({"momentum": 1.0}, r"`weights\.momentum` must be in 0\.\.0\.999985"),
-    (
-        {"momentum": 0.5},
-        r"`weights\.perturbation` must be Gaussian in directions with momentum\. Received: Rademacher\(1\)",
-    ),
-    ({**MEMORY, "momentum_terms": 9}, r"`weights\.momentum_terms` must be an integer in 2\.\.8\. Received: 9"),
-    ({**MEMORY, "queries": 5}, r"`momentum_terms` must be at most 32 divided by the number of queries\. Received: 8"),
 ]
 
 
@@ -59,10 +52,6 @@ def test_bad_settings(changes, message):
             r"`weights\.perturbation` must move weights by at most the headroom 2 LSB, not by 3 LSB",
         ),
         ({"batch_size": 6}, r"`batch_size` must be a multiple of the model's batch 4\. Received: 6"),
-        (
-            {**MEMORY, "momentum_terms": 5},
-            r"`weights\.queries` must fit the 4 seeds of the model's commands for 5 steps of momentum",
-        ),
         ({"queries": 5}, r"`weights\.queries` must fit the 4 seeds of the model's commands\. Received: 5.*Inject the"),
     ],
 )

@@ -9,7 +9,7 @@ from helpers.interrupted_runs import fit, make
 from helpers.models import MODELS
 from helpers.moments import At, stop
 from helpers.runs import state, weight_settings
-from helpers.weight_runs import MEMORY, SETTINGS, X, Y, is_replay, zo_model
+from helpers.weight_runs import SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.converters import ConversionError, initial_weights
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.training import (
@@ -127,7 +127,6 @@ def test_exported_for_another_batch():
         ("16", {"perturbation": SparseUniform(2, 0.33)}),
         ("cut", {"scope": "blocks"}),
         ("top-k", {"learning_rate": 4.0}),
-        ("headroom", {**MEMORY, "momentum_terms": 2}),
         ("16", {"schedule": "cosine", "warmup_steps": 20}),
     ],
     ids=str,

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from tflm_zo.core import Gaussian, SparseUniform
+from tflm_zo.core import SparseUniform
 from tflm_zo.training import (
     Bits,
     Constant,
     Cosine,
     Exact,
     Gradient,
-    Momentum,
     Nodes,
     Normalized,
     PerError,
@@ -33,7 +32,6 @@ FIELDS: dict[type[Any], set[str]] = {
     Normalized: {"clip", "gradient_norm"},
     Sign: {"gradient_norm"},
     Bits: {"bits"},
-    Momentum: {"rho", "terms"},
     Constant: {"warmup"},
     Cosine: {"final", "warmup"},
     Step: {"decay", "every", "final", "warmup"},
@@ -54,7 +52,6 @@ RUN: list[tuple[str, Any, list[tuple[Any, ...]], list[tuple[Any, ...]]]] = [
 ]
 OF_TASKS: list[tuple[str, dict[str, Any], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = [
     ("learning_rate", {"learning_rate": 0.5}, [(Nodes(),), (Exact(),)], [()]),
-    ("momentum", {"momentum": Momentum(0.5), "perturbation": Gaussian(1.0)}, [()], [(Nodes(),)]),
     ("gradient_norm", {"rule": Normalized(gradient_norm=True)}, [()], [(Nodes(),)]),
     ("gradient_norm", {"rule": Sign(gradient_norm=True)}, [()], [(Exact(),)]),
     ("quantization_aware", {"rule": Gradient(quantization_aware=True)}, [(Nodes(),)], [()]),
@@ -101,8 +98,6 @@ def test_rules_fit_their_tasks() -> None:
             task(rule=rule)
     for value, said in (
         (lambda: Bits(8), r"`bits` must be an integer in 1\.\.7\. Received: 8"),
-        (lambda: Momentum(0.0), r"`rho` must be above 0, or None\. Received: 0\.0"),
-        (lambda: Momentum(0.5, 9), r"`terms` must be an integer in 2\.\.8\. Received: 9"),
         (lambda: Normalized(clip=-1.0), r"`clip` must be in 0\.\.16384\. Received: -1\.0"),
     ):
         with pytest.raises(SettingsError, match=said):

@@ -10,7 +10,7 @@ from helpers.examples import slow_but
 from helpers.interpreters import require
 from helpers.oracle.weights import checksum
 from helpers.runs import state, weight_settings
-from helpers.weight_runs import MEMORY, SETTINGS, X, Y, is_replay, zo_model
+from helpers.weight_runs import SETTINGS, X, Y, is_replay, zo_model
 from tflm_zo.core import Coordinate, Gaussian, SparseUniform
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Settings, Trainer, executors
@@ -33,16 +33,11 @@ RUNS = {
     "sparse": run("8", perturbation=SparseUniform(2, 0.3)),
     "sparse, 16 bit": run("16", perturbation=SparseUniform(2)),
     "gaussian": run("16", **SMOOTH),
-    "momentum": run("headroom", queries=2, momentum_terms=4, **MEMORY),
-    "momentum, 8 bit": run("8", momentum_terms=3, **MEMORY),
-    "momentum, blocks": run("cut", 4, momentum_terms=2, scope="blocks", **MEMORY),
-    "momentum, one-sided": run("16", 4, momentum_terms=2, estimator="one-sided", **MEMORY),
     "coordinate": run("16", queries=4, rule="gradient", learning_rate=300.0, **ONE_WEIGHT),
     "coordinate, 8 bit": run("8", 4, estimator="one-sided", learning_rate=9.0, **ONE_WEIGHT),
     "coordinate, sparse, blocks": run("random", 4, scope="blocks", learning_rate=9.0, **ONE_WEIGHT),
     "coordinate, sparse": run("top-k", learning_rate=9.0, perturbation=Coordinate(1)),
     "sparse update": run("top-k", queries=2),
-    "sparse update, momentum": run("top-k", momentum_terms=3, **MEMORY),
     "sparse update, blocks": run("random", 4, scope="blocks"),
     "sparse update of a layer": run("one mask", 4, gradient_norm=True, learning_rate=9.0),
     "gaussian, 8 bit": run("8", **SMOOTH),

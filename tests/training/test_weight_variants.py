@@ -26,11 +26,7 @@ STEPS = 23
 
 GAUSSIAN = {"perturbation": Gaussian(0.6)}
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "momentum": ({}, {"momentum": 0.8, "momentum_terms": 4, "queries": 2, **GAUSSIAN}),
-    "momentum, 8 bit, blocks": (
-        {"update_bits": 8, "cuts": ("pool",)},
-        {"momentum": 0.5, "momentum_terms": 3, "scope": "blocks", **GAUSSIAN},
-    ),
+    "gaussian, 8 bit, blocks": ({"update_bits": 8, "cuts": ("pool",)}, {"scope": "blocks", **GAUSSIAN}),
     "top-k": ({"sparse": TopK(0.2)}, {}),
     "random, 8 bit": ({"sparse": Random(0.5), "update_bits": 8}, {"queries": 3}),
     "threshold, kernel norm": ({"sparse": Threshold(30), "multipliers": "kernel-norm"}, {}),

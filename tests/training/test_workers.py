@@ -39,10 +39,10 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "chain": ("small_cnn", {}, {"queries": 3}),
     "depthwise, 8 bit": ("depthwise_separable", {"update_bits": 8}, {"queries": 2, "batch_size": 8}),
     "residual, one-sided": ("residual", {}, {"estimator": "one-sided", "queries": 2}),
-    "momentum, blocks": (
+    "gaussian, blocks": (
         "small_cnn",
         {"update_bits": 8, "cuts": ("pool",)},
-        {"momentum": 0.5, "momentum_terms": 3, "scope": "blocks", "perturbation": Gaussian(0.6), "queries": 2},
+        {"scope": "blocks", "perturbation": Gaussian(0.6), "queries": 2},
     ),
     "coordinate": ("small_cnn", {}, {"perturbation": Coordinate(2), "queries": 4, "learning_rate": 9.0}),
 }

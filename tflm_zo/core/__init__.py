@@ -17,7 +17,6 @@ from .command import (
     without_instructions,
 )
 from .control import (
-    MAX_CHAIN,
     MAX_QUERIES,
     Control,
     Request,
@@ -25,7 +24,6 @@ from .control import (
     command_words,
     distribution_at,
     samples_in_order,
-    write_items,
 )
 from .distribution import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform, query_seed, query_seeds
 from .loader import CSettings, NativeError, Status, Struct, installed, library, library_path
@@ -79,7 +77,6 @@ __all__ = [
     "FLAG_CHECKSUM",
     "FLAG_LOSS",
     "ModelLoss",
-    "MAX_CHAIN",
     "MAX_QUERIES",
     "MEASUREMENT_BYTES",
     "Measurement",
@@ -133,6 +130,5 @@ __all__ = [
     "samples_in_order",
     "threshold_of",
     "weight_tensors",
-    "write_items",
     "write_step_record",
 ]

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .arguments import Queries, address, integer, pairs, signed, step_pairs, unsigned
+from .arguments import Queries, address, pairs, signed, step_pairs, unsigned
 from .distribution import Distribution
 from .loader import Struct, call, constants, structs
 
@@ -18,9 +18,9 @@ FLAG_CHECKSUM: Final[int] = constants.ZO_FLAG_CHECKSUM
 FLAG_LOSS: Final[int] = constants.ZO_FLAG_LOSS
 
 
-def make_terms(table: NDArray[np.void], momentum: int) -> Struct:
+def make_terms(table: NDArray[np.void]) -> Struct:
     """Creates the terms of a perturbation. The caller must keep the table alive."""
-    return structs.zo_perturb_terms(table.ctypes.data, len(table), integer("momentum", momentum, 0, 2**16 - 1))
+    return structs.zo_perturb_terms(table.ctypes.data, len(table))
 
 
 def restoration(queries: NDArray[np.void], restore_k: int, restore: Queries) -> NDArray[np.void]:
@@ -86,21 +86,18 @@ class Command:
         block: int | None = None,
         *,
         restore: Queries = (),
-        momentum: int = 0,
     ) -> Command:
         """Applies one step, see ``zo_update_s8``."""
         table = pairs("queries", queries, "coefficient")
         before = restoration(table, restore_k, restore)
-        arguments = make_terms(before, momentum), table.ctypes.data, len(table)
+        arguments = make_terms(before), table.ctypes.data, len(table)
         call("zo_command_update", self._writer, _block(block), distribution.struct, *arguments)
         return self
 
-    def perturb(
-        self, seed_k_pairs: Queries, distribution: Distribution, block: int | None = None, *, momentum: int = 0
-    ) -> Command:
+    def perturb(self, seed_k_pairs: Queries, distribution: Distribution, block: int | None = None) -> Command:
         """Adds perturbations, see ``zo_perturb_s8``."""
         table = pairs("seed_k_pairs", seed_k_pairs, "k")
-        call("zo_command_perturb", self._writer, _block(block), distribution.struct, make_terms(table, momentum))
+        call("zo_command_perturb", self._writer, _block(block), distribution.struct, make_terms(table))
         return self
 
 

@@ -14,8 +14,6 @@ from .loader import CSettings, Struct, call, constants, library, structs
 
 #: Largest number of queries in one step.
 MAX_QUERIES: Final[int] = constants.ZO_MAX_QUERIES
-#: Largest number of seeds that make up one direction.
-MAX_CHAIN: Final[int] = constants.ZO_MAX_CHAIN
 
 
 class Request(NamedTuple):
@@ -60,14 +58,6 @@ def samples_at(settings: CSettings, first: int, count: int) -> NDArray[np.uint32
 def distribution_at(settings: CSettings, step: int) -> Distribution:
     """Returns the distribution of the perturbation in a step of a run."""
     return Distribution.of(library().zo_control_distribution(settings, step))
-
-
-def write_items(settings: CSettings, step: int, coefficients: NDArray[np.int32], items: NDArray[np.void]) -> int:
-    """Writes a step's (seed, coefficient) pairs to `items`, `QUERY_DTYPE` [MAX_QUERIES], and returns their number: one
-    for each query, or, with momentum, one for each seed of a query's direction. `coefficients` are those of the record,
-    int32 [queries].
-    """
-    return int(library().zo_control_items(settings, step, coefficients.ctypes.data, items.ctypes.data))
 
 
 class Control:

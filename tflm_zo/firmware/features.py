@@ -11,7 +11,6 @@ from ..training.lowering import LoweredRun
 
 # Parts of ops/core/papers that belong to one of the switches.
 _PAPERS = {
-    "ZO_WITH_CHAINS": ("zo_chain",),
     "ZO_WITH_COORDINATE": ("zo_coordinate",),
     "ZO_WITH_FLOOR_LOG2": ("zo_floor_log2_loss",),
     "ZO_WITH_BITS": ("zo_pseudo_stochastic", "zo_update_bits"),
@@ -40,7 +39,6 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
         "ZO_WITH_SEGMENTS": len(metadata.segments) > 1,
         "ZO_WITH_SKIPS": any(segment.skips for segment in metadata.segments),
         "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN,
-        "ZO_WITH_CHAINS": s.chain != 0,
         "ZO_WITH_SPARSE_UNIFORM": kind == constants.ZO_SPARSE_UNIFORM,
         "ZO_WITH_COORDINATE": kind == constants.ZO_COORDINATE,
         "ZO_WITH_MASKS": bool(update_masks(model)),

@@ -329,8 +329,7 @@ def _own_op_pack(plan: LoweredRun, wanted: dict[str, bool]) -> dict[str, str]:
     queries. Headers have features and queries, because not every build system lets a library define macros for its
     users.
     """
-    queries = int(plan.settings.queries) * max(1, int(plan.settings.chain))
-    most = max([queries, *(t.queries for t in plan.tasks)])
+    most = max([int(plan.settings.queries), *(t.queries for t in plan.tasks)])
     own = trainer_of(plan)
     others = ("node",) if own == "weight" else ("weight",)
     fleet = () if own == "weight" else ("ops/core/link/zo_fleet.",)

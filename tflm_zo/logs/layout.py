@@ -30,8 +30,8 @@ Header: TypeAlias = SeedLogHeader | SnapshotLogHeader
 MAGIC: Final = b"ZOLOG\r\n\x1a"
 SEED_LOG: Final = MAGIC + b"\x03"
 SNAPSHOT_LOG: Final = MAGIC + b"\x04"
-# Bytes of a setting that tflm_zo 0.1 had, reserved now.
-_SHARPNESS: Final = slice(120, 124)
+# Bytes of settings that tflm_zo 0.1 had, reserved now.
+_REMOVED: Final = {"momentum": slice(116, 120), "sharpness": slice(120, 124)}
 _OLD_VERSIONS: Final = (1, 2)  # of either kind
 
 
@@ -62,10 +62,11 @@ def no_log(name: str | os.PathLike[str], data: bytes, wanted: str = "") -> LogEr
             "read: read it with the version that wrote it, or repeat the run"
         )
     intact = zlib.crc32(data[:128]).to_bytes(4, "little") == data[128:132]
-    if data[: len(SEED_LOG)] == SEED_LOG and intact and any(data[_SHARPNESS]):
+    removed = [setting for setting, at in _REMOVED.items() if any(data[at])]
+    if data[: len(SEED_LOG)] == SEED_LOG and intact and removed:
         return LogError(
-            f"{name} was made with setting `sharpness`, which this version does not have; use tflm_zo 0.1, or repeat "
-            "the run without it"
+            f"{name} was made with setting `{removed[0]}`, which this version does not have; use tflm_zo 0.1, or "
+            "repeat the run without it"
         )
     kind = {SEED_LOG: "seed", SNAPSHOT_LOG: "snapshot"}.get(data[: len(SEED_LOG)], wanted)
     if wanted and kind != wanted:

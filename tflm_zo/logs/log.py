@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from ..converters import Model, load_model, read_metadata
 from ..core import (
     BEST_SLOT,
-    MAX_QUERIES,
     MEASUREMENT_BYTES,
     QUERY_DTYPE,
     SEED_LOG_HEADER_BYTES,
@@ -38,7 +37,6 @@ from ..core import (
     best_of,
     distribution_at,
     query_seeds,
-    write_items,
 )
 from ..io.files import write_output
 from .layout import (
@@ -206,10 +204,7 @@ class Log:
             )
 
     def steps_of_block(self, block: int) -> list[tuple[Distribution, NDArray[np.void]]]:
-        """Returns the steps of a seed log that update a block, by stage, with the distribution of each stage. With
-        momentum a query has one item for each seed of its direction; the first steps, which have fewer, are padded by
-        items with coefficient 0.
-        """
+        """Returns the steps of a seed log that update a block, by stage, with the distribution of each stage."""
         end_step = self.first_step + len(self.steps)
         numbers = np.arange(self.first_step, end_step)
         if blocks := self.settings.blocks:
@@ -219,20 +214,8 @@ class Log:
         for first, end in itertools.pairwise([0, *begins, end_step]):
             own = numbers[(numbers >= first) & (numbers < end)]
             if len(own):
-                found.append((distribution_at(self.settings, first), self._items(own)))
+                found.append((distribution_at(self.settings, first), self.steps[own - self.first_step]))
         return found
-
-    def _items(self, numbers: NDArray[np.int_]) -> NDArray[np.void]:
-        """Returns the (seed, coefficient) pairs of the updates of these steps, [steps, items]."""
-        if not self.settings.chain:
-            return self.steps[numbers - self.first_step]
-        items = np.zeros((len(numbers), MAX_QUERIES), QUERY_DTYPE)
-        coefficients = np.ascontiguousarray(self.steps["coefficient"])
-        counts = [
-            write_items(self.settings, step, coefficients[step - self.first_step], row)
-            for row, step in zip(items, numbers.tolist(), strict=True)
-        ]
-        return items[:, : max(counts)]
 
 
 def keep_threshold(path: str | os.PathLike[str], threshold: Measurement) -> None:

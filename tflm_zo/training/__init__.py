@@ -6,7 +6,7 @@ from .callbacks import Callback, Checkpoint, CSVLogger, EarlyStopping, ProgressB
 from .checks import SettingsError
 from .injection import TrainingWarning, inject_for, inject_settings
 from .progress import History, RunProgress
-from .rules import Bits, Gradient, Momentum, Normalized, PerError, Rms, Sign, Standardized
+from .rules import Bits, Gradient, Normalized, PerError, Rms, Sign, Standardized
 from .schedules import Constant, Cosine, Linear, Step
 from .settings import Settings
 from .tasks import Exact, Nodes, Weights
@@ -28,7 +28,6 @@ __all__ = [
     "Gradient",
     "History",
     "Linear",
-    "Momentum",
     "Nodes",
     "Normalized",
     "PerError",

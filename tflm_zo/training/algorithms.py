@@ -17,7 +17,7 @@ from ..converters.selections import Last
 from ..converters.settings import parameters_of
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError
-from .rules import Bits, Gradient, Momentum, PerError, Sign, Standardized
+from .rules import Bits, Gradient, PerError, Sign, Standardized
 from .schedules import Constant, Cosine, Schedule
 from .setting_texts import BESIDES, changed, parse_set, run_of
 from .settings import Estimator, Settings
@@ -118,7 +118,7 @@ def poor_mans_training(*, queries: int = 8, **run: Unpack[RunSettings]) -> Setti
     )
 
 
-def qzo_ff(*, momentum: Momentum | None = None, **run: Unpack[RunSettings]) -> Settings:
+def qzo_ff(**run: Unpack[RunSettings]) -> Settings:
     """All weights, which have 16 bits, move by the signs of loss differences along 8-bit Gaussian directions
     (QZO-FF: sign-m-SPSA).
 
@@ -127,7 +127,7 @@ def qzo_ff(*, momentum: Momentum | None = None, **run: Unpack[RunSettings]) -> S
     References:
         C. Feng et al.: Stepping Forward on the Last Mile, NeurIPS 2024. arXiv 2411.04036
     """
-    task = Weights(perturbation=Gaussian(1.0), rule=Sign(), momentum=momentum, headroom=4)
+    task = Weights(perturbation=Gaussian(1.0), rule=Sign(), headroom=4)
     return _settings("qzo-ff", task, run=run, batch_size=64)
 
 

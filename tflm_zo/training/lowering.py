@@ -74,17 +74,9 @@ def _q16(value: float) -> int:
     return round(value * 65536)
 
 
-def _memory(weights: Weights) -> dict[str, int]:
-    if weights.momentum is None:
-        return {"chain": 0, "momentum": 0}
-    return {"chain": weights.momentum.terms, "momentum": max(1, _q16(weights.momentum.rho))}
-
-
 def weight_command_words(settings: Settings) -> int:
     """Returns the number of words that a run of weight perturbation needs in the model's ``zo_command``."""
-    weights = settings.weights
-    own = CSettings(queries=weights.queries_of(()), **_memory(weights))
-    return command_words(own)
+    return command_words(CSettings(queries=settings.weights.queries_of(())))
 
 
 def _integers(
@@ -123,7 +115,7 @@ def weight_integers(
     """Lowers settings of weight perturbation for ``zo_control``. SettingsError: the final rate is above the first."""
     rate, task = settings.chosen_rate(steps, max(blocks, 1)), settings.weights
     norm = weights if getattr(task.rule, "gradient_norm", False) else 0
-    own = {"clip": _weight_clip(task), "gradient_norm": norm, **_memory(task)}
+    own = {"clip": _weight_clip(task), "gradient_norm": norm}
     return _integers(settings, rate, steps, samples, batch, blocks, **own)
 
 

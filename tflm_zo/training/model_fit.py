@@ -60,8 +60,7 @@ def _check_capacity(settings: Settings, metadata: ZoMetadata) -> None:
     """Raises SettingsError if the commands of weight perturbation do not fit the model."""
     task = settings.weights
     if task.items > metadata.max_queries:
-        terms = f" for {task.momentum.terms} steps of momentum" if task.momentum else ""
-        problem = f"fit the {metadata.max_queries} seeds of the model's commands{terms}"
+        problem = f"fit the {metadata.max_queries} seeds of the model's commands"
         raise needs_injection("weights.queries", problem, task.queries_of(()), max_queries=task.items)
     left_out = set(range(len(metadata.trainable))) - set(trained_tensors(settings, metadata))
     if left_out:

@@ -1,4 +1,4 @@
-"""Rules by which steps move weights, and momentum of directions, as values."""
+"""Rules by which steps move weights, as values."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..core import MAX_CHAIN
-from .checks import SettingsError, check_integer, check_number
+from .checks import check_integer, check_number
 
 
 @dataclass(frozen=True)
@@ -97,28 +96,6 @@ class Bits:
         several = isinstance(given, tuple | list)
         bits = tuple(check_integer("bits", b, 1, 7) for b in (given if several else (given,)))
         object.__setattr__(self, "bits", bits if several else bits[0])
-
-
-@dataclass(frozen=True)
-class Momentum:
-    """Draw directions around the last ones, z_{t+1} = rho z_t + n with n normal (QZO-FF, sec. 3.4).
-
-    Attributes:
-        rho: memory of directions, above 0, 65535/65536 at most.
-        terms: number J of steps that directions remember, 2..8. With Q queries, J Q is 32 at most.
-
-    Raises:
-        SettingsError: a number is out of range.
-    """
-
-    rho: float
-    terms: int = 8
-
-    def __post_init__(self) -> None:
-        check_number("rho", self.rho, 0.0, 1 - 2.0**-16)
-        if self.rho == 0:
-            raise SettingsError("rho", "be above 0, or None", self.rho)
-        object.__setattr__(self, "terms", check_integer("terms", self.terms, 2, MAX_CHAIN))
 
 
 NodeRule = Rms | Gradient

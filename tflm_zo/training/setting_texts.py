@@ -14,7 +14,7 @@ from ..converters.metadata import with_metadata
 from ..converters.selections import ALL, Last, ResidualBlocks, TailChoice
 from ..core import Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
 from .checks import SettingsError, check_choice
-from .rules import EXACT_RULES, NODE_RULES, WEIGHT_RULES, Momentum
+from .rules import EXACT_RULES, NODE_RULES, WEIGHT_RULES
 from .schedules import SCHEDULES
 from .settings import Settings
 from .tasks import Exact, Nodes, Task, Weights
@@ -53,8 +53,6 @@ PARTS: Final = (
     Part("weights", "rule", "gradient_norm", "gradient_norm", False, "scope"),
     Part("weights", "rule", "quantization_aware", "quantization_aware", False, "gradient_norm"),
     Part("weights", "rule", "bits", "bits", 1, "learning_rate"),
-    Part("weights", "momentum", "momentum", "rho", 0.0, "stage_p_zero"),
-    Part("weights", "momentum", "momentum_terms", "terms", 8, "momentum"),
 )
 
 _SWITCHES: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -63,8 +61,8 @@ MEASURED_RATE: Final = "measured-rate"
 #: Further values of the run in a ZO model's metadata. The last two are in older models, of runs that chose layers.
 BESIDES: Final = ("epochs", "steps", "start", "ram", MEASURED_RATE, "choose-block", "block")
 
-# Settings that tflm_zo 0.1 wrote into ZO models, with their value where they had no effect.
-_REMOVED: Final = {"int16": "none", "sharpness": "false"}
+# Settings that tflm_zo 0.1 wrote into ZO models, with their value where they had no effect; None: any.
+_REMOVED: Final = {"int16": "none", "sharpness": "false", "momentum": "0", "momentum-terms": None}
 
 _FORMS: Final = "be one of rademacher:LSB, sparse-uniform:LSB[:ZEROS], gaussian:LSB, coordinate:LSB"
 _DISTRIBUTIONS: Final[Mapping[str, Callable[..., Distribution]]] = {
@@ -160,19 +158,17 @@ def _whole(owner: str, whole: str, old: Any, wanted: Any, given: Mapping[str, An
     its kind, a value whose parts replace those of the old one, or None for the old kind.
     """
     parts = [p for p in PARTS if (p.owner, p.whole) == (owner, whole)]
-    kinds = _KINDS.get((owner, whole))
-    if kinds is None:
-        kind: type[Any] = Momentum if given.get(whole, getattr(old, "rho", 0)) else type(None)
-    elif isinstance(wanted, str):
+    kinds = _KINDS[owner, whole]
+    if isinstance(wanted, str):
         check_choice(_full(owner, whole), wanted, tuple(kinds))
-        kind = kinds[wanted]
+        kind: type[Any] = kinds[wanted]
     else:
         old = old if wanted is None else wanted
         kind = type(old)
     fields = getattr(kind, "__dataclass_fields__", {})
     for part in parts:
         if part.field not in fields and given.get(part.name, part.default) != part.default:
-            text = next(name for name, of in (kinds or {"0": kind}).items() if of is kind)
+            text = next(name for name, of in kinds.items() if of is kind)
             raise SettingsError(_full(owner, part.name), f"be left out, since {whole} {text} has none")
     values = {p.field: given.get(p.name, getattr(old, p.field, p.default)) for p in parts if p.field in fields}
     try:
@@ -213,9 +209,9 @@ def run_of(metadata: ZoMetadata) -> dict[str, str]:
     """
     run = dict(item.split("=", 1) for item in metadata.run)
     for name, text in list(run.items()):
-        if (idle := _REMOVED.get(name.rpartition(".")[2])) is None:
+        if (field := name.rpartition(".")[2]) not in _REMOVED:
             continue
-        if text != idle:
+        if _REMOVED[field] not in (None, text):
             raise ConversionError(
                 f"this ZO model was made with setting `{name}={text}`, which this version does not have; "
                 "use tflm_zo 0.1, or inject the original model again"

@@ -231,10 +231,8 @@ class Settings:
             (not layerwise, "snapshots are brought to the disk when they are written", ("sync_every",)),
         ]
         if weights is not None:
-            alone = ("weights.momentum", "weights.momentum_terms")
             rate, aware = "weights.learning_rate", "weights.quantization_aware"
             rows += [
-                (not layerwise, "it needs Weights as the only task, of scope model or blocks", alone),
                 (layerwise and not isinstance(weights.rule, Bits), "the run has no other rate", (rate,)),
                 (layerwise, "weights that are perturbed together have one rate", (aware,)),
                 (

@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 
 from ..converters.selections import ALL, ResidualBlocks, TailChoice
 from ..converters.settings import PARAMETERS, Parameters
-from ..core import MAX_QUERIES, Coordinate, Distribution, Gaussian, Rademacher, SparseUniform
+from ..core import MAX_QUERIES, Coordinate, Distribution, Rademacher, SparseUniform
 from .checks import SettingsError, check_choice, check_integer, check_number
 from .rules import (
     EXACT_RULES,
@@ -17,7 +17,6 @@ from .rules import (
     Bits,
     ExactRule,
     Gradient,
-    Momentum,
     NodeRule,
     Normalized,
     Rms,
@@ -167,16 +166,7 @@ class Weights(_Querying):
     by -sign(d) z, rounded to few bits (ElasticZO-INT8, Alg. 2), which has no rate.
 
     Where it is the only task of a run and perturbs more than single layers, steps are replayed from seeds:
-    the log has no weights. Momentum of directions needs that:
-
-    Directions with memory are drawn around the last ones. The paper's z_{t+1} = beta z_1 + (1 - beta) z_2
-    with z_1 ~ N(0, alpha) and z_2 ~ N(z_t, 1 - alpha) is
-
-        z_{t+1} = rho z_t + n,    rho = 1 - beta,
-
-    with n normal: alpha only splits n between two normals, and so sets its size. Here z always has the
-    distribution's, for every rho. The paper keeps z_t in memory; here it is made anew from the seeds of the
-    last J steps, z_t ~ sum of rho^j n(seed_{t-j}), j < J. Perturbing and updating take J times as long.
+    the log has no weights.
 
     Attributes:
         perturbation: distribution of z; its reach must be within the model's headroom.
@@ -189,7 +179,6 @@ class Weights(_Querying):
         learning_rate: rate at the first step of this task beside others; None: the run's rate.
         stage_p_zero: shares of zeros of a sparse uniform perturbation in the later stages of the run
             (ElasticZO-INT8, sec. 5.1.1).
-        momentum: memory of directions, `Momentum(rho, terms)`; Gaussian perturbation only. None: none.
         headroom: headroom of a model that is made trainable for the run, LSB: weights stay within
             +-(127 - headroom). It is at least the largest perturbation of a weight.
         parameters: trained parameters of a layer, as in `Nodes`.
@@ -204,7 +193,6 @@ class Weights(_Querying):
     scope: Scope = "model"
     learning_rate: float | None = None
     stage_p_zero: tuple[float, ...] = ()
-    momentum: Momentum | None = None
     headroom: int = 2
     parameters: Parameters = "weights"
 
@@ -216,8 +204,6 @@ class Weights(_Querying):
         object.__setattr__(self, "headroom", check_integer("weights.headroom", self.headroom, 0, 112))
         if isinstance(self.rule, Bits) and not isinstance(self.rule.bits, int):
             raise SettingsError("weights.bits", "be one number", self.rule.bits)
-        if not isinstance(self.momentum, Momentum | None):
-            raise SettingsError("momentum", "be Momentum or None", self.momentum)
         if self.learning_rate is not None:
             check_number("weights.learning_rate", self.learning_rate, 2.0**-32, 2.0**22)
         if not isinstance(self.perturbation, Distribution):
@@ -229,11 +215,6 @@ class Weights(_Querying):
         if self.stage_p_zero and not isinstance(self.perturbation, SparseUniform):
             problem = "be SparseUniform where later stages have other shares of zeros"
             raise SettingsError("weights.perturbation", problem, self.perturbation)
-        if self.momentum and not isinstance(self.perturbation, Gaussian):
-            raise SettingsError("weights.perturbation", "be Gaussian in directions with momentum", self.perturbation)
-        if self.items > MAX_QUERIES:
-            problem = f"be at most {MAX_QUERIES} divided by the number of queries"
-            raise SettingsError("momentum_terms", problem, self.momentum and self.momentum.terms)
 
     @property
     def reach(self) -> int:
@@ -243,8 +224,7 @@ class Weights(_Querying):
     @property
     def items(self) -> int:
         """Number of seeds in an update: the smallest max_queries of the model."""
-        queries = self.queries if isinstance(self.queries, int) else 1
-        return queries * (self.momentum.terms if self.momentum else 1)
+        return self.queries if isinstance(self.queries, int) else 1
 
     def queries_of(self, layers: Iterable[str]) -> int:
         """Returns the queries of layers that are perturbed together."""

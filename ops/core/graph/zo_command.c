@@ -22,17 +22,13 @@ static uint32_t encode_distribution(zo_distribution distribution) {
   return (uint32_t)distribution.kind << 24 | (uint32_t)distribution.p_zero << 16 | (uint32_t)distribution.mu;
 }
 
-/* Arguments of UPDATE and PERTURB: momentum above, number of terms below. */
-static uint32_t low_half(int32_t argument) { return (uint32_t)argument & 0xFFFFu; }
-static int32_t argument_of(uint32_t momentum, uint32_t terms) { return (int32_t)(momentum << 16 | terms); }
-
 /* Words of the items, or a number no command can hold, whose length is not negative as int32, where
  * it is too large. */
 static uint32_t item_words(uint32_t opcode, uint32_t count, int32_t argument) {
   uint64_t items = count;
   if (opcode == ZO_OP_RESTORE) items = 0;
   if (opcode == ZO_OP_REPLAY) items *= (uint32_t)argument;
-  if (opcode == ZO_OP_UPDATE) items += low_half(argument);
+  if (opcode == ZO_OP_UPDATE) items += (uint32_t)argument;
   return items < UINT32_MAX / 8u ? 2u * (uint32_t)items : UINT32_MAX / 2u;
 }
 
@@ -62,8 +58,7 @@ static zo_perturb_terms terms_at(const instruction* in) {
   const int updates = in->opcode == ZO_OP_UPDATE;
   zo_perturb_terms terms;
   terms.terms = as_terms(in->items + (updates ? 2u * in->count : 0u));
-  terms.count = updates ? low_half(in->argument) : in->count;
-  terms.momentum = (uint32_t)in->argument >> 16;
+  terms.count = updates ? (uint32_t)in->argument : in->count;
   return terms;
 }
 
@@ -109,7 +104,7 @@ static zo_status check_instruction(const instruction* in, const zo_limits* limit
 
     default: /* ZO_OP_PERTURB */
       if (in->count < 1) return ZO_ERROR_QUERIES;
-      if (low_half(in->argument) != 0u) return ZO_ERROR_COMMAND;
+      if (in->argument != 0) return ZO_ERROR_COMMAND;
       return check_perturbation(in, limits);
   }
 }
@@ -265,8 +260,7 @@ zo_status zo_command_replay(zo_command_writer* writer, uint32_t block, zo_distri
 zo_status zo_command_update(zo_command_writer* writer, uint32_t block, zo_distribution distribution,
                             const zo_perturb_terms* restore, const zo_query* queries, uint32_t count) {
   if (restore != NULL && restore->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
-  if (restore != NULL && restore->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
-  const int32_t argument = restore != NULL ? argument_of(restore->momentum, restore->count) : 0;
+  const int32_t argument = restore != NULL ? (int32_t)restore->count : 0;
   return append_instruction(writer, ZO_OP_UPDATE, block, count, distribution, argument, queries, restore);
 }
 
@@ -274,7 +268,5 @@ zo_status zo_command_perturb(zo_command_writer* writer, uint32_t block, zo_distr
                              const zo_perturb_terms* terms) {
   if (terms == NULL) return ZO_ERROR_ARGUMENT;
   if (terms->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
-  if (terms->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
-  return append_instruction(writer, ZO_OP_PERTURB, block, terms->count, distribution, argument_of(terms->momentum, 0),
-                            terms->terms, NULL);
+  return append_instruction(writer, ZO_OP_PERTURB, block, terms->count, distribution, 0, terms->terms, NULL);
 }

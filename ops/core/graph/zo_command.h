@@ -16,11 +16,11 @@
  *   opcode        n         argument   items
  *   1 RESTORE     0         0          none: initial weights, fractions 0; distribution 0
  *   2 REPLAY      steps     Q          steps * Q * (seed, coefficient)
- *   3 UPDATE      queries   R + M      n * (seed, coefficient), R * (seed, k):
+ *   3 UPDATE      queries   R          n * (seed, coefficient), R * (seed, k):
  *                                      a perturbation that precedes the step
- *   4 PERTURB     terms     M          n * (seed, k)
+ *   4 PERTURB     terms     0          n * (seed, k)
  *
- * M: zo_perturb_terms.momentum << 16. k as in zo_perturb_term.
+ * k as in zo_perturb_term.
  *
  * Opcodes must not decrease: the graph executes them in this order. The whole command is checked
  * before any weight moves.

@@ -25,12 +25,11 @@ void zo_log_write_settings(const zo_control_settings* s, uint8_t* bytes) {
   const uint32_t distribution =
       (uint32_t)s->distribution.kind << 24 | (uint32_t)s->distribution.p_zero << 16 | s->distribution.mu;
   const uint32_t stage_p_zero = s->stage_p_zero[0] | s->stage_p_zero[1] << 8;
-  const uint32_t momentum = s->chain << 16 | s->momentum;
   const uint32_t words[kWords] = {
       s->run_seed,       s->steps,          s->samples,     s->batch, s->parts,         s->queries,
       s->estimator,      s->rule,           distribution,   s->rate,  s->final_rate,    s->schedule,
       s->warmup_steps,   s->decay,          s->decay_steps, s->clip,  s->gradient_norm, s->blocks,
-      s->stage_steps[0], s->stage_steps[1], stage_p_zero,   momentum}; /* the last word is reserved: 0 */
+      s->stage_steps[0], s->stage_steps[1], stage_p_zero}; /* the last two words are reserved: 0 */
   for (uint32_t i = 0; i < kWords; ++i) zo_write_u32(bytes + 4u * i, words[i]);
 }
 
@@ -62,7 +61,5 @@ zo_status zo_log_read_settings(const uint8_t* bytes, zo_control_settings* settin
   settings->stage_steps[1] = words[19];
   settings->stage_p_zero[0] = words[20] & 0xFFu;
   settings->stage_p_zero[1] = words[20] >> 8;
-  settings->chain = words[21] >> 16;
-  settings->momentum = words[21] & 0xFFFFu;
-  return words[22] == 0u ? ZO_OK : ZO_ERROR_OPTIONS;
+  return (words[21] | words[22]) == 0u ? ZO_OK : ZO_ERROR_OPTIONS;
 }

@@ -9,74 +9,24 @@
 #include "ops/core/weights/zo_update.h"
 #include "ops/core/zo_features.h"
 
-#if ZO_WITH_CHAINS
-#include "ops/core/papers/zo_chain.h"
-#endif
-
 static const zo_control_settings* settings_of(const zo_control* control) { return zo_settings_of(control->settings); }
-
-/* Seeds that make up a direction once there are enough steps. */
-static uint32_t longest_chain(const zo_control_settings* s) {
-  return !ZO_WITH_CHAINS || s->chain == 0u ? 1u : s->chain;
-}
 
 uint32_t zo_control_words(const zo_control_settings* s) {
   /* An update that restores the perturbation in force, and a new perturbation: no other command has
    * more. */
-  const uint32_t chain = longest_chain(s);
-  return ZO_COMMAND_HEADER_WORDS + 2u * ZO_INSTRUCTION_HEADER_WORDS + 2u * chain * (zo_queries_of(s) + 2u);
+  return ZO_COMMAND_HEADER_WORDS + 2u * ZO_INSTRUCTION_HEADER_WORDS + 2u * (zo_queries_of(s) + 2u);
 }
 
 /* --- Directions ------------------------------------------------------------- */
 
-/* Seeds that make up the directions of a step. */
-static uint32_t chain_length(const zo_control_settings* s, uint32_t step) {
-  if (!ZO_WITH_CHAINS) return 1;
-  const uint32_t before = zo_blocks_of(s) > 0u ? step / zo_blocks_of(s) : step;
-  const uint32_t longest = longest_chain(s);
-  return before < longest ? before + 1u : longest;
-}
-
-/* Seed j of the direction of a query. */
-static uint32_t chain_seed(const zo_control_settings* s, uint32_t step, uint32_t query, uint32_t j) {
-  return zo_query_seed(zo_settings_of(s)->run_seed, step - j * (zo_blocks_of(s) > 0u ? zo_blocks_of(s) : 1u), query);
-}
-
 uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step, const int32_t* coefficients,
                           zo_query* items) {
   const zo_control_settings* s = zo_settings_of(settings);
-#if ZO_WITH_CHAINS
-  const uint32_t chain = chain_length(s, step);
-  int32_t shares[ZO_MAX_CHAIN];
-  zo_chain_weights(s->momentum, chain, shares);
-  uint32_t count = 0;
   for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
-    for (uint32_t j = 0; j < chain; ++j) {
-      items[count].seed = chain_seed(s, step, q, j);
-      items[count++].coefficient =
-          (int32_t)zo_divide((int64_t)coefficients[q] * shares[j], INT64_C(1) << ZO_CHAIN_BITS);
-    }
-  }
-  return count;
-#else
-  for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
-    items[q].seed = chain_seed(s, step, q, 0);
+    items[q].seed = zo_query_seed(s->run_seed, step, q);
     items[q].coefficient = coefficients[q];
   }
   return zo_queries_of(s);
-#endif
-}
-
-/* Largest |coefficient| whose items zo_update_s8 accepts: a chain spreads it. */
-static int64_t coefficient_limit(const zo_control_settings* s) {
-#if ZO_WITH_CHAINS
-  if (s->chain != 0u) {
-    return (INT64_C(1) << 30) / ((int64_t)zo_queries_of(s) * ZO_CHAIN_SPREAD * zo_distribution_z_max(s->distribution));
-  }
-#else
-  (void)s;
-#endif
-  return INT32_MAX;
 }
 
 zo_status zo_control_init(zo_control* control, const zo_control_settings* settings, const uint8_t* block_segments) {
@@ -114,15 +64,9 @@ static uint32_t segment_of(const zo_control* control, uint32_t step) {
   return blocks > 0u && control->block_segments != NULL ? control->block_segments[step % blocks] : 0u;
 }
 
-static void add_term(zo_term_list* list, uint32_t seed, int32_t k) {
-  list->terms[list->count].seed = seed;
-  list->terms[list->count++].k = k;
-}
-
 static void add_direction(zo_term_list* list, const zo_control* control, uint32_t step, uint32_t query, int32_t k) {
-  const zo_control_settings* s = settings_of(control);
-  const uint32_t chain = chain_length(s, step);
-  for (uint32_t j = 0; j < chain; ++j) add_term(list, chain_seed(s, step, query, j), j == 0u ? k : ZO_SAME_CHAIN);
+  list->terms[list->count].seed = zo_query_seed(settings_of(control)->run_seed, step, query);
+  list->terms[list->count++].k = k;
 }
 
 /* Undoes the perturbation of a query's last evaluation. */
@@ -138,7 +82,6 @@ static int evaluates_base(const zo_control* control) {
 static void begin_moves(const zo_control* control, zo_moves* moves) {
   const zo_control_settings* s = settings_of(control);
   moves->items = moves->restore.count = moves->perturb.count = 0;
-  moves->momentum = s->momentum;
   moves->block = block_of(control, control->step);
   moves->distribution = zo_distribution_of_step(s, control->step);
 }
@@ -255,7 +198,7 @@ zo_status zo_control_suspend_moves(const zo_control* control, uint32_t back, zo_
   zo_term_list* list = &moves->perturb;
   add_undoing(control, list, 0);
   for (uint32_t i = 0; back != 0u && i < list->count; ++i) {
-    if (list->terms[i].k != ZO_SAME_CHAIN) list->terms[i].k = -list->terms[i].k;
+    list->terms[i].k = -list->terms[i].k;
   }
   return ZO_OK;
 }
@@ -303,8 +246,7 @@ static void finish_step(zo_control* control, const int64_t* d, int64_t mean_loss
   control->mean_square = mean_square;
   for (uint32_t q = 0; q < zo_queries_of(s); ++q) {
     control->queries[q].seed = zo_query_seed(s->run_seed, control->step, q);
-    control->queries[q].coefficient =
-        (int32_t)zo_clamp64(zo_step_coefficient(&size, d[q], rate, mean_square), coefficient_limit(s));
+    control->queries[q].coefficient = zo_step_coefficient(&size, d[q], rate, mean_square);
   }
   report->step_done = 1;
   report->step = control->step;

@@ -159,8 +159,7 @@ uint32_t zo_control_words(const zo_control_settings* settings);
 /* The moves of a step with these coefficients: queries of an update.
  *
  *   coefficients  [queries], as the log has them
- *   items         [ZO_MAX_QUERIES]; their number is returned: with momentum several for each query,
- *                 the step's own seed first */
+ *   items         [ZO_MAX_QUERIES]; their number, the queries', is returned */
 uint32_t zo_control_items(const zo_control_settings* settings, uint32_t step, const int32_t* coefficients,
                           zo_query* items);
 

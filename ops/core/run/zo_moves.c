@@ -8,11 +8,10 @@
 #include "ops/core/weights/zo_update.h"
 #include "ops/core/zo_workers.h"
 
-static zo_perturb_terms terms_of(const zo_moves* moves, const zo_term_list* list) {
+static zo_perturb_terms terms_of(const zo_term_list* list) {
   zo_perturb_terms terms;
   terms.terms = list->terms;
   terms.count = list->count;
-  terms.momentum = moves->momentum;
   return terms;
 }
 
@@ -22,12 +21,12 @@ static int is_of(uint32_t wanted, uint32_t block) { return wanted == ZO_ALL_BLOC
 zo_status zo_moves_apply(const zo_moves* m, const zo_tensor* tensor, uint32_t block) {
   if (ZO_WITH_CHECKS && (m == NULL || tensor == NULL)) return ZO_ERROR_ARGUMENT;
   const int perturbs = m->perturb.count > 0u && is_of(m->block, block);
-  const zo_perturb_terms terms = terms_of(m, &m->perturb);
+  const zo_perturb_terms terms = terms_of(&m->perturb);
   zo_status status = ZO_OK;
   /* The update moves nothing if the perturbation would be refused. */
   if (ZO_WITH_CHECKS && perturbs) status = zo_perturb_check(m->distribution, &terms);
   if (status == ZO_OK && m->items > 0u && is_of(m->update_block, block)) {
-    const zo_perturb_terms restore = terms_of(m, &m->restore);
+    const zo_perturb_terms restore = terms_of(&m->restore);
     status = zo_update_s8(tensor, m->update_distribution, &restore, m->queries, m->items, NULL);
   }
   return status == ZO_OK && perturbs ? zo_perturb_s8(tensor, m->distribution, &terms) : status;
@@ -39,11 +38,11 @@ zo_status zo_moves_write(const zo_moves* m, uint32_t flags, int32_t* words, uint
   zo_command_writer writer;
   zo_status status = zo_command_begin(&writer, words, capacity, flags);
   if (status == ZO_OK && m->items > 0u) {
-    const zo_perturb_terms restore = terms_of(m, &m->restore);
+    const zo_perturb_terms restore = terms_of(&m->restore);
     status = zo_command_update(&writer, m->update_block, m->update_distribution, &restore, m->queries, m->items);
   }
   if (status == ZO_OK && m->perturb.count > 0u) {
-    const zo_perturb_terms terms = terms_of(m, &m->perturb);
+    const zo_perturb_terms terms = terms_of(&m->perturb);
     status = zo_command_perturb(&writer, m->block, m->distribution, &terms);
   }
   if (status == ZO_OK) {

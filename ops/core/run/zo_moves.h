@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-/* Terms of one perturbation at most: those of two directions. */
-#define ZO_MOVES_TERMS (ZO_WITH_CHAINS ? 2 * ZO_MAX_CHAIN : 2)
+/* Terms of one perturbation at most. */
+#define ZO_MOVES_TERMS 2
 
 typedef struct zo_term_list {
   zo_perturb_term terms[ZO_MOVES_TERMS];
@@ -32,7 +32,6 @@ typedef struct zo_moves {
   uint32_t block;
   zo_distribution distribution;
   zo_term_list perturb;
-  uint32_t momentum;
 } zo_moves;
 
 /* Moves a tensor that belongs to a block.

@@ -75,8 +75,7 @@ zo_status zo_node_settings_check(const zo_node_settings* settings) {
   if (common->rule == ZO_RUN_BITS && zo_is_coordinate(common->distribution)) {
     return ZO_ERROR_DISTRIBUTION; /* zo_update_bits_s8 does not take it */
   }
-  const int valid =
-      common->gradient_norm == 0u && common->blocks == 0u && common->chain == 0u && rules_are_valid(settings);
+  const int valid = common->gradient_norm == 0u && common->blocks == 0u && rules_are_valid(settings);
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 

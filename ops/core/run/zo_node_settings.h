@@ -66,8 +66,8 @@ static inline int zo_task_is_in_tail(const zo_node_task* task) { return zo_task_
 /* Settings of a run. `common` are those of zo_control.h. Of them run_seed, steps, samples, batch,
  * parts, estimator, rate (RMS of a layer's step for ZO_NODE_RMS, LSB), final_rate, schedule,
  * warmup_steps, decay, decay_steps and the stages are used, for weight tasks rule and distribution,
- * and clip: the largest step of a weight in node tasks, unit 2^-16 LSB, 1..2^24. gradient_norm,
- * blocks, chain and momentum must be 0; queries may be any valid number. */
+ * and clip: the largest step of a weight in node tasks, unit 2^-16 LSB, 1..2^24. gradient_norm
+ * and blocks must be 0; queries may be any valid number. */
 typedef struct zo_node_settings {
   zo_control_settings common;
   uint32_t tasks;         /* 1..ZO_NODE_TASKS_MAX */

@@ -63,7 +63,7 @@ zo_status zo_node_run_perturb_weights(zo_node_run* run, const zo_tensor* tensors
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
   zo_perturb_term terms[2];
   const uint32_t used = list_perturbation(run, terms);
-  const zo_perturb_terms all = {terms, used, 0};
+  const zo_perturb_terms all = {terms, used};
   for (uint32_t i = 0; i < count; ++i) {
     const zo_status status = zo_perturb_s8(&tensors[i], distribution, &all);
     if (status != ZO_OK) return status;
@@ -109,7 +109,7 @@ zo_status zo_node_run_abandon(zo_node_run* run, const zo_tensor* tensors, uint32
   run->part = run->task = run->query = run->side = run->moved = 0;
 #if ZO_WITH_WEIGHT_TASKS
   const zo_distribution distribution = zo_control_distribution(&run->settings.common, run->step);
-  const zo_perturb_terms terms = {&term, 1, 0};
+  const zo_perturb_terms terms = {&term, 1};
   for (uint32_t i = 0; moved != 0u && i < count; ++i) {
     const zo_status status = zo_perturb_s8(&tensors[i], distribution, &terms);
     if (status != ZO_OK) return status;

@@ -25,12 +25,6 @@ static uint32_t cosine_decay(uint32_t done, uint32_t whole) {
 
 /* --- Checks ----------------------------------------------------------------- */
 
-static int momentum_is_valid(const zo_control_settings* s) {
-  if (!ZO_WITH_CHAINS || s->chain == 0u) return (s->chain | s->momentum) == 0u;
-  return s->chain >= 2u && s->chain <= ZO_MAX_CHAIN && s->chain * s->queries <= ZO_MAX_QUERIES && s->momentum > 0u &&
-         s->momentum < RATE_ONE && zo_is_gaussian(s->distribution);
-}
-
 /* Largest schedule that the build has. */
 #define LAST_SCHEDULE (ZO_WITH_SCHEDULES ? ZO_SCHEDULE_STEP : ZO_SCHEDULE_LINEAR)
 
@@ -39,16 +33,16 @@ zo_status zo_control_settings_check(const zo_control_settings* s) {
   const zo_status status = zo_distribution_check(s->distribution);
   if (status != ZO_OK) return status;
   if (s->queries < 1u || s->queries > ZO_MAX_QUERIES) return ZO_ERROR_QUERIES;
-  const int valid =
-      s->steps >= 1u && s->samples >= 1u && s->batch >= 1u && s->parts >= 1u &&
-      (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps &&
-      s->estimator <= (ZO_WITH_ONE_SIDED ? ZO_ONE_SIDED : ZO_ANTITHETIC) &&
-      (ZO_WITH_STEP_RULES ? s->rule <= ZO_STEP_SIGN : s->rule == ZO_STEP_NORMALIZED) && s->schedule <= LAST_SCHEDULE &&
-      s->rate >= 1u && s->rate < (UINT32_C(1) << 31) && s->final_rate <= s->rate &&
-      (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= RATE_ONE)) &&
-      (s->stage_p_zero[0] | s->stage_p_zero[1]) / 256u + s->blocks / (ZO_BLOCKS_MAX + 1u) == 0u &&
-      (ZO_WITH_BLOCKS || s->blocks == 0u) && momentum_is_valid(s) && (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) &&
-      (s->stage_steps[1] == 0u || (s->stage_steps[0] > 0u && s->stage_steps[1] > s->stage_steps[0]));
+  const int valid = s->steps >= 1u && s->samples >= 1u && s->batch >= 1u && s->parts >= 1u &&
+                    (uint64_t)s->batch * s->parts <= UINT32_MAX / s->steps &&
+                    s->estimator <= (ZO_WITH_ONE_SIDED ? ZO_ONE_SIDED : ZO_ANTITHETIC) &&
+                    (ZO_WITH_STEP_RULES ? s->rule <= ZO_STEP_SIGN : s->rule == ZO_STEP_NORMALIZED) &&
+                    s->schedule <= LAST_SCHEDULE && s->rate >= 1u && s->rate < (UINT32_C(1) << 31) &&
+                    s->final_rate <= s->rate &&
+                    (s->schedule != ZO_SCHEDULE_STEP || (s->decay_steps >= 1u && s->decay <= RATE_ONE)) &&
+                    (s->stage_p_zero[0] | s->stage_p_zero[1]) / 256u + s->blocks / (ZO_BLOCKS_MAX + 1u) == 0u &&
+                    (ZO_WITH_BLOCKS || s->blocks == 0u) && (ZO_WITH_SCHEDULES || s->gradient_norm == 0u) &&
+                    (s->stage_steps[1] == 0u || (s->stage_steps[0] > 0u && s->stage_steps[1] > s->stage_steps[0]));
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;
 }
 

@@ -19,11 +19,6 @@ typedef enum zo_schedule {
   ZO_SCHEDULE_STEP = 3,   /* times decay / 2^16 every decay_steps steps, not below final_rate */
 } zo_schedule;
 
-/* Directions with memory (zo_chain.h): the direction of query q of step t is made of the seeds of
- * query q of the steps t, t - B, t - 2 B ..., B the number of blocks or 1, J of them or as many as
- * there are: every query, and every block, has a chain of its own. An update has
- * J items for each query. */
-
 /* Settings of a run: every field is an integer, so they are the same everywhere. */
 typedef struct zo_control_settings {
   uint32_t run_seed;
@@ -50,9 +45,6 @@ typedef struct zo_control_settings {
   uint32_t stage_steps[2];  /* steps at which a second and a third stage begin; 0: none */
   uint32_t stage_p_zero[2]; /* ZO_SPARSE_UNIFORM: p_zero of the second and of the third stage
                                (ElasticZO-INT8, sec. 5.1.1) */
-  uint32_t chain;           /* J, seeds that make up a direction with memory, 2..ZO_MAX_CHAIN, J queries <=
-                               ZO_MAX_QUERIES, ZO_GAUSSIAN only; 0: directions have no memory */
-  uint32_t momentum;        /* rho of the chains, unit 2^-16, 1..65535; 0 if there are none */
 } zo_control_settings;
 
 /* The settings of a run. Firmware generated for weight perturbation has one run, so ZO_RUN_SETTINGS

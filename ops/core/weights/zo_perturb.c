@@ -9,9 +9,6 @@
 #include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"
 
-#if ZO_WITH_CHAINS
-#include "ops/core/papers/zo_chain.h"
-#endif
 #if ZO_WITH_COORDINATE
 #include "ops/core/papers/zo_coordinate.h"
 #endif
@@ -186,16 +183,8 @@ void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size, 
     perturb_signs(tensor, begin, size, distribution, terms);
     return;
   }
-  for (uint32_t t = 0; t < terms->count;) {
-#if ZO_WITH_CHAINS
-    const uint32_t seeds = zo_chain_length(terms, t);
-    if (seeds > 1u) {
-      zo_perturb_chain_s8(tensor, begin, size, distribution, terms, t, seeds);
-      t += seeds;
-      continue;
-    }
-#endif
-    const zo_perturb_term term = terms->terms[t++];
+  for (uint32_t t = 0; t < terms->count; ++t) {
+    const zo_perturb_term term = terms->terms[t];
     const uint32_t key = zo_stream_key(term.seed, tensor->stream);
     const uint32_t state = zo_stream_state(key, begin / ZO_STREAM_TILE);
     if (zo_is_of_biases(tensor)) {
@@ -211,17 +200,8 @@ zo_status zo_perturb_check(zo_distribution distribution, const zo_perturb_terms*
   if (status != ZO_OK) return status;
   if (terms->count > ZO_MAX_TERMS) return ZO_ERROR_QUERIES;
   if (terms->count > 0u && terms->terms == NULL) return ZO_ERROR_ARGUMENT;
-  if (terms->momentum >= UINT32_C(1) << 16) return ZO_ERROR_FACTOR;
-  uint32_t seeds = 0; /* of the chain that goes on */
   for (uint32_t t = 0; t < terms->count; ++t) {
-    if (terms->terms[t].k != ZO_SAME_CHAIN) {
-      if (!zo_factor_allowed(terms->terms[t].k)) return ZO_ERROR_FACTOR;
-      seeds = 1;
-      continue;
-    }
-    if (seeds == 0u || terms->momentum == 0u) return ZO_ERROR_FACTOR;
-    if (!ZO_WITH_CHAINS || !zo_is_gaussian(distribution)) return ZO_ERROR_DISTRIBUTION;
-    if (++seeds > ZO_MAX_CHAIN) return ZO_ERROR_QUERIES;
+    if (!zo_factor_allowed(terms->terms[t].k)) return ZO_ERROR_FACTOR;
   }
   return ZO_OK;
 }

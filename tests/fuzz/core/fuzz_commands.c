@@ -171,14 +171,13 @@ static zo_distribution take_distribution(fuzz_input* in) {
   return d;
 }
 
-static zo_perturb_terms take_terms(fuzz_input* in, zo_perturb_term* terms, int chains) {
+static zo_perturb_terms take_terms(fuzz_input* in, zo_perturb_term* terms) {
   static const int32_t factors[4] = {1, -1, -2, 1};
-  zo_perturb_terms all = {terms, take_between(in, 1, 10), 0};
-  all.momentum = chains ? take_between(in, 1, 65535) : 0u;
+  zo_perturb_terms all = {terms, take_between(in, 1, 10)};
   for (uint32_t i = 0; i < all.count; ++i) {
     const uint32_t drawn = take_u8(in);
     terms[i].seed = drawn;
-    terms[i].k = chains && i > 0u && drawn > 100u ? 0 : factors[drawn % 4u];
+    terms[i].k = factors[drawn % 4u];
     if (drawn > 252u) terms[i].k = (int32_t)take_any(in);
   }
   return all;
@@ -205,7 +204,7 @@ static int write_command(fuzz_input* in, segment* s) {
     const zo_distribution d = take_distribution(in);
     const uint32_t count = take_between(in, 1, 4);
     take_queries(in, queries, 8);
-    const zo_perturb_terms more = take_terms(in, terms, d.kind == ZO_GAUSSIAN);
+    const zo_perturb_terms more = take_terms(in, terms);
     if (chosen == 1u) (void)zo_command_restore(&writer, block);
     if (chosen == 2u) (void)zo_command_replay(&writer, block, d, queries, count, 8u / count);
     if (chosen == 3u) {
@@ -248,22 +247,18 @@ static zo_tensor tensor_of(const segment* s, uint32_t t) {
 static void check_opposite(fuzz_input* in, segment* s, uint32_t t) {
   const zo_tensor tensor = tensor_of(s, t);
   const zo_distribution d = take_distribution(in);
-  zo_perturb_term terms[10], part[10];
-  const zo_perturb_terms all = take_terms(in, terms, d.kind == ZO_GAUSSIAN);
+  zo_perturb_term terms[10];
+  const zo_perturb_terms all = take_terms(in, terms);
   int8_t* before = weights_of(s);
   if (zo_perturb_s8(&tensor, d, &all) != ZO_OK) {
     HOLDS(is_same(s, before));
     free(before);
     return;
   }
-  for (uint32_t i = 0; i < all.count;) {
-    uint32_t seeds = 0;
+  for (uint32_t i = 0; i < all.count; ++i) {
     const int32_t k = terms[i].k;
-    do {
-      part[seeds++] = terms[i++];
-    } while (i < all.count && terms[i].k == 0);
-    part[0].k = k == 1 ? -1 : 1;
-    const zo_perturb_terms back = {part, seeds, all.momentum};
+    const zo_perturb_term opposite = {terms[i].seed, k == 1 ? -1 : 1};
+    const zo_perturb_terms back = {&opposite, 1};
     for (int32_t times = k == -2 ? 2 : 1; times > 0; --times) {
       HOLDS(zo_perturb_s8(&tensor, d, &back) == ZO_OK);
     }

@@ -43,10 +43,6 @@ static void take_settings(fuzz_input* in, zo_control_settings* s) {
   s->clip = take_flag(in) ? 0u : take_any(in);
   s->gradient_norm = take_flag(in) ? 0u : take_any(in);
   s->blocks = take_between(in, 0, 2);
-  if (s->distribution.kind == ZO_GAUSSIAN && take_flag(in)) {
-    s->chain = take_between(in, 2, 8);
-    s->momentum = take_between(in, 1, 65535);
-  }
   if (take_flag(in)) {
     s->stage_steps[0] = take_between(in, 1, 3);
     s->stage_steps[1] = take_between(in, 0, 4);

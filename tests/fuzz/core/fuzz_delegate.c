@@ -47,7 +47,7 @@ static void write_command(fuzz_input* in, world* w) {
   const zo_distribution d = {(uint8_t)take_between(in, 0, 3), 0, (uint16_t)take_between(in, 1, 9)};
   const zo_query queries[2] = {{take_u8(in), (int32_t)take_u16(in)}, {2, -300}};
   const zo_perturb_term term = {take_u8(in), 1};
-  const zo_perturb_terms terms = {&term, 1, 0};
+  const zo_perturb_terms terms = {&term, 1};
   const uint32_t chosen = take_u8(in);
   if (chosen & 1u) (void)zo_command_restore(&writer, ZO_ALL_BLOCKS);
   if (chosen & 2u) (void)zo_command_replay(&writer, ZO_ALL_BLOCKS, d, queries, 1, 2);

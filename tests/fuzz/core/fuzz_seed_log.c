@@ -39,10 +39,6 @@ static void write_header(fuzz_input* in, uint8_t* bytes) {
     s.decay = take_between(in, 0, 65536);
     s.decay_steps = take_between(in, 1, 3);
   }
-  if (s.distribution.kind == ZO_GAUSSIAN && take_flag(in)) {
-    s.chain = 3;
-    s.momentum = 40000;
-  }
   zo_log_write_header(&header, &s, bytes);
 }
 

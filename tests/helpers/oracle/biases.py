@@ -3,11 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from . import chain
 from .node_rules import pseudo_stochastic
 from .scalar import COORDINATE, GAUSSIAN
 from .stream import Dist, direction, rounding
-from .weights import Pairs, grouped
+from .weights import Pairs
 
 Int32 = NDArray[np.int32]
 UNIT = 32
@@ -18,23 +17,19 @@ def _half_away(numerators: NDArray[np.int64], denominator: int) -> NDArray[np.in
     return np.sign(numerators) * ((np.abs(numerators) + denominator // 2) // denominator)
 
 
-def _perturbation(dist: Dist, seeds: list[int], momentum: int, stream: int, size: int) -> NDArray[np.int64]:
+def _perturbation(dist: Dist, seed: int, stream: int, size: int) -> NDArray[np.int64]:
     """Computes perturbations in LSB of the bias."""
-    z = direction(dist, seeds[0], stream, size).astype(np.int64)
-    if len(seeds) > 1:
-        shares = chain.shares(momentum, len(seeds))
-        v = sum(a * direction(dist, s, stream, size).astype(np.int64) for a, s in zip(shares, seeds, strict=True))
-        return _half_away(UNIT * np.clip(v, -105 * 2**15, 105 * 2**15) * dist.mu, 2**27)
+    z = direction(dist, seed, stream, size).astype(np.int64)
     if dist.kind == GAUSSIAN:
         return _half_away(UNIT * z * dist.mu, 2**12)
     return UNIT * z * (1 if dist.kind == 1 else dist.mu)
 
 
-def perturb(biases: Int32, terms: Pairs, dist: Dist, stream: int, momentum: int = 0) -> Int32:
+def perturb(biases: Int32, terms: Pairs, dist: Dist, stream: int) -> Int32:
     """Computes zo_perturb_s8."""
     total = biases.astype(np.int64)
-    for k, seeds in grouped(terms):
-        total += k * _perturbation(dist, seeds, momentum, stream, biases.size)
+    for seed, k in terms:
+        total += k * _perturbation(dist, seed, stream, biases.size)
     return ((total + 2**31) % 2**32 - 2**31).astype(np.int32)
 
 
@@ -53,11 +48,10 @@ def update(
     dist: Dist,
     queries: Pairs,
     restore: Pairs = (),
-    momentum: int = 0,
 ) -> tuple[Int32, int]:
     """Computes zo_update_s8: new biases and the number of clipped ones."""
     size = biases.size
-    biases = perturb(biases, restore, dist, stream, momentum)
+    biases = perturb(biases, restore, dist, stream)
     delta, touched = np.zeros(size, np.int64), np.full(size, dist.kind != COORDINATE)
     for seed, coefficient in queries:
         z = direction(dist, seed, stream, size)

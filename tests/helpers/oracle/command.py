@@ -29,28 +29,15 @@ def replay(steps: Sequence[Pairs], dist: Dist, block: int | None = None) -> list
     return instruction(REPLAY, block, len(steps), dist, len(steps[0]), items)
 
 
-def update(
-    queries: Pairs, dist: Dist, restore: int | Pairs = 0, block: int | None = None, momentum: int = 0
-) -> list[int]:
+def update(queries: Pairs, dist: Dist, restore: int | Pairs = 0, block: int | None = None) -> list[int]:
     """restore: terms, or a factor of the last query's direction."""
     if isinstance(restore, int):
         restore = [(queries[-1][0], restore)] if restore else []
-    argument = momentum << 16 | len(restore)
-    return instruction(UPDATE, block, len(queries), dist, argument, [*queries, *restore])
+    return instruction(UPDATE, block, len(queries), dist, len(restore), [*queries, *restore])
 
 
-def perturb(terms: Pairs, dist: Dist, block: int | None = None, momentum: int = 0) -> list[int]:
-    return instruction(PERTURB, block, len(terms), dist, momentum << 16, terms)
-
-
-def chains_fit(factors: Sequence[int], dist: Dist, momentum: int) -> bool:
-    """Returns True if zo_types.h allows these directions made of several seeds."""
-    length = 0
-    for k in factors:
-        length = length + 1 if k == 0 else 1
-        if k == 0 and (length == 1 or dist.kind != 2 or momentum == 0 or length > 8):
-            return False
-    return True
+def perturb(terms: Pairs, dist: Dist, block: int | None = None) -> list[int]:
+    return instruction(PERTURB, block, len(terms), dist, 0, terms)
 
 
 def command(instructions: Sequence[list[int]], loss: bool = True, checksum: bool = False) -> list[int]:
@@ -74,7 +61,7 @@ def acceptable(words: Sequence[int], headroom: int, max_queries: int, blocks: in
             return False
         queries = {RESTORE: 0, REPLAY: argument, UPDATE: n, PERTURB: 0}[opcode]
         steps = {RESTORE: 0, REPLAY: n, UPDATE: 1, PERTURB: 0}[opcode]
-        terms = {RESTORE: 0, REPLAY: 0, UPDATE: argument & 0xFFFF, PERTURB: n}[opcode]
+        terms = {RESTORE: 0, REPLAY: 0, UPDATE: argument, PERTURB: n}[opcode]
         size = 4 + 2 * (queries * steps + terms)
         if size > len(body):
             return False
@@ -87,14 +74,12 @@ def acceptable(words: Sequence[int], headroom: int, max_queries: int, blocks: in
                 return False
             seconds = body[5:size:2]
             if opcode == PERTURB:
-                if argument & 0xFFFF or not terms:
+                if argument or not terms:
                     return False
             elif not 1 <= queries <= max_queries or steps < 1:
                 return False
             factors = seconds[queries * steps :]
-            if terms > 32 or not set(factors) <= {-2, -1, 0, 1}:
-                return False
-            if not chains_fit(factors, dist, argument >> 16):
+            if terms > 32 or not set(factors) <= {-2, -1, 1}:
                 return False
             if terms and dist.reach > headroom:
                 return False

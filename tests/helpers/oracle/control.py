@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from . import chain, command
+from . import command
 from .scalar import MASK, fmix, query_seed
 from .stream import Dist
 
@@ -36,8 +36,6 @@ class Settings:
     clip: int = 0
     gradient_norm: int = 0
     segments: tuple[int, ...] = ()  # of the blocks; none: the whole model moves
-    chain: int = 1  # seeds of a direction
-    memory: int = 0  # rho, unit 2^-16
 
     @property
     def minibatch(self) -> int:
@@ -105,7 +103,7 @@ def coefficient(s: Settings, d: float, step_rate: float, rms: float) -> tuple[fl
     else:
         c = -math.copysign(step_rate, d) / s.queries / s.unit if d else 0.0
         slack = 1.0
-    limit = 2**30 / s.queries / s.dist.z_max / (3 if s.memory else 1)
+    limit = 2**30 / s.queries / s.dist.z_max
     return max(-limit, min(limit, c)), slack
 
 
@@ -147,15 +145,14 @@ class Control:
         return query_seed(self.settings.run_seed, self.step if step is None else step, query)
 
     def seeds(self, query: int) -> tuple[int, ...]:
-        """Returns seeds of the query's direction: those of the steps that moved the same weights."""
-        steps = range(self.step, -1, -max(1, len(self.settings.segments)))[: self.settings.chain]
-        return tuple(self.seed(query, step) for step in steps)
+        """Returns the seed of the query's direction, as a key."""
+        return (self.seed(query),)
 
     def apply(self) -> list[int]:
         """Returns the instruction that undoes the directions in force and applies the pending step."""
         assert self.pending is not None
         s, undo = self.settings, terms([(seeds, -k) for seeds, k in self.in_force])
-        words = command.update(self.pending, s.dist, undo, self.block(self.step - 1), s.memory)
+        words = command.update(self.pending, s.dist, undo, self.block(self.step - 1))
         self.pending, self.in_force = None, []
         return words
 
@@ -197,7 +194,7 @@ class Control:
                 if part == 0:
                     moves = terms(self.moves(wanted))
                     if moves:
-                        body.append(command.perturb(moves, s.dist, block, s.memory))
+                        body.append(command.perturb(moves, s.dist, block))
                     self.in_force = wanted
                 suffix = e > 0 and s.parts == 1 and block is not None
                 yield Invoke(
@@ -224,6 +221,5 @@ class Control:
         return [plus - minus for plus, minus in zip(sums[::2], sums[1::2], strict=True)]
 
     def finish(self, coefficients: Sequence[int]) -> None:
-        memory = self.settings.memory
-        self.pending = [item for q, c in enumerate(coefficients) for item in chain.items(c, self.seeds(q), memory)]
+        self.pending = [(self.seed(q), c) for q, c in enumerate(coefficients)]
         self.step += 1

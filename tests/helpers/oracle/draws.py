@@ -50,7 +50,6 @@ class Step:
     limit: int
     queries: list[tuple[int, int]]
     restore: list[tuple[int, int]]
-    momentum: int  # of the restored perturbation
     mask: NDArray[np.uint8] | None
 
     @property
@@ -71,15 +70,9 @@ factors = st.sampled_from([-2, -1, 1])
 
 
 @st.composite
-def perturbations(draw, dist: Dist, least: int = 1) -> tuple[list[tuple[int, int]], int]:
-    """Draws terms and their momentum: with some of several seeds if the distribution may have them."""
-    if dist.kind != 2 or draw(st.booleans()):
-        return draw(st.lists(st.tuples(seeds, factors), min_size=least, max_size=3)), 0
-    terms: list[tuple[int, int]] = []
-    for chain in draw(st.lists(st.integers(1, 8), min_size=least, max_size=3)):
-        k = draw(factors)
-        terms += [(draw(seeds), k if j == 0 else 0) for j in range(chain)]
-    return terms, draw(st.one_of(st.integers(1, 65535), st.sampled_from([1, 32768, 65535])))
+def perturbations(draw, least: int = 1) -> list[tuple[int, int]]:
+    """Draws terms."""
+    return draw(st.lists(st.tuples(seeds, factors), min_size=least, max_size=3))
 
 
 @st.composite
@@ -118,7 +111,7 @@ def steps(draw, restore: bool | None = None, max_queries: int = 5) -> Step:
         draw(streams),
         draw(st.integers(1, 127)),
         queries,
-        *(([], 0) if restore is False else draw(perturbations(dist, least=restore is True))),
+        [] if restore is False else draw(perturbations(least=restore is True)),
         mask=draw(masks(size)),
     )
 
@@ -128,8 +121,6 @@ def integers(s: Settings) -> CSettings:
         *(s.run_seed, s.steps, s.samples, s.batch, s.parts, s.queries, int(s.one_sided), s.rule),
         *(native(s.dist).struct, s.rate, s.final_rate, s.schedule, s.warmup_steps, s.decay, s.decay_steps),
         *(s.clip, s.gradient_norm, len(s.segments)),
-        chain=s.chain if s.memory else 0,
-        momentum=s.memory,
     )
 
 
@@ -148,9 +139,6 @@ rates = st.one_of(st.integers(1, 2**31 - 1), st.integers(1, 100 * ONE), st.integ
 def any_settings(draw, distribution=distributions, most_steps=5):
     rate, one_sided = draw(rates), draw(st.booleans())
     dist, queries = draw(distribution), draw(st.one_of(st.integers(1, 4), st.just(32)))
-    chain, memory = 1, 0
-    if dist.kind == 2 and queries <= 16 and draw(st.booleans()):
-        chain, memory = draw(st.integers(2, min(8, 32 // queries))), draw(st.integers(1, 65535))
     return Settings(
         run_seed=draw(seeds),
         steps=draw(st.integers(1, most_steps)),
@@ -170,6 +158,4 @@ def any_settings(draw, distribution=distributions, most_steps=5):
         clip=draw(st.one_of(st.just(0), st.integers(1, 10 * ONE))),
         gradient_norm=draw(st.one_of(st.just(0), st.integers(1, 10**6))),
         segments=tuple(draw(st.lists(st.integers(0, 3), max_size=3))),
-        chain=chain,
-        memory=memory,
     )

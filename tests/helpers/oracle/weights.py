@@ -6,23 +6,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from . import chain, scalar
+from . import scalar
 from .scalar import COORDINATE
 from .stream import Dist, direction, perturbation, rounding
 
 Int8: TypeAlias = NDArray[np.int8]
 Pairs: TypeAlias = Sequence[tuple[int, int]]
-
-
-def grouped(terms: Pairs) -> list[tuple[int, list[int]]]:
-    """Groups terms to (k, seeds) of each direction: the seeds of terms with k = 0 belong to the one before."""
-    groups: list[tuple[int, list[int]]] = []
-    for seed, k in terms:
-        if k:
-            groups.append((k, [seed]))
-        else:
-            groups[-1][1].append(seed)
-    return groups
 
 
 def bits(mask: NDArray[np.uint8] | None, size: int) -> NDArray[np.bool_]:
@@ -32,16 +21,11 @@ def bits(mask: NDArray[np.uint8] | None, size: int) -> NDArray[np.bool_]:
     return np.array([mask[i // 8] >> (i % 8) & 1 for i in range(size)], bool)
 
 
-def perturb(
-    weights: Int8, terms: Pairs, dist: Dist, stream: int, momentum: int = 0, mask: NDArray[np.uint8] | None = None
-) -> Int8:
+def perturb(weights: Int8, terms: Pairs, dist: Dist, stream: int, mask: NDArray[np.uint8] | None = None) -> Int8:
     total = weights.astype(np.int64)
-    for k, seeds in grouped(terms):
-        if len(seeds) == 1:
-            z = direction(dist, seeds[0], stream, weights.size, bits(mask, weights.size))
-            total += k * perturbation(dist, z)
-        else:
-            total += k * chain.perturbation(dist, seeds, momentum, stream, weights.size)
+    for seed, k in terms:
+        z = direction(dist, seed, stream, weights.size, bits(mask, weights.size))
+        total += k * perturbation(dist, z)
     moved = ((total + 128) % 256 - 128).astype(np.int8)
     return np.where(bits(mask, weights.size), moved, weights)
 
@@ -57,12 +41,11 @@ def update(
     dist: Dist,
     queries: Pairs,
     restore: Pairs = (),
-    momentum: int = 0,
     mask: NDArray[np.uint8] | None = None,
 ) -> tuple[Int8, Int8 | None, int]:
     """Returns new weights, new fraction, number of clipped weights."""
     size = weights.size
-    weights = perturb(weights, restore, dist, stream, momentum, mask)
+    weights = perturb(weights, restore, dist, stream, mask)
     delta = np.zeros(size, np.int64)
     touched = np.full(size, dist.kind != COORDINATE)
     for seed, coefficient in queries:

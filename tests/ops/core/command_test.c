@@ -28,11 +28,11 @@ int32_t* random_command(uint32_t* length, uint32_t flags) {
       } else if (opcode == ZO_OP_REPLAY) {
         status = zo_command_replay(&writer, block_number, distribution, queries, count, count <= 3 ? 3 : 2);
       } else if (opcode == ZO_OP_UPDATE) {
-        const zo_perturb_terms restore = {terms, random_below(3), 0};
+        const zo_perturb_terms restore = {terms, random_below(3)};
         status =
             zo_command_update(&writer, block_number, distribution, random_below(2) ? NULL : &restore, queries, count);
       } else {
-        const zo_perturb_terms all = {terms, count, 0};
+        const zo_perturb_terms all = {terms, count};
         status = zo_command_perturb(&writer, block_number, distribution, &all);
       }
       CHECK(status == ZO_OK || status == ZO_ERROR_CAPACITY);

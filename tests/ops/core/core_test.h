@@ -23,7 +23,6 @@
 #include "ops/core/loss/zo_loss.h"
 #include "ops/core/nodes/zo_node_layer.h"
 #include "ops/core/nodes/zo_node_update.h"
-#include "ops/core/papers/zo_chain.h"
 #include "ops/core/papers/zo_floor_log2_loss.h"
 #include "ops/core/papers/zo_pseudo_stochastic.h"
 #include "ops/core/papers/zo_update_bits.h"
@@ -117,7 +116,6 @@ zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request);
 void test_stream(void);
 void test_perturb(void);
 void test_masks(void);
-void test_chains(void);
 void test_a_million_restores(void);
 void test_update(void);
 void test_update_errors(void);

@@ -6,7 +6,6 @@ int main(void) {
   test_stream();
   test_perturb();
   test_masks();
-  test_chains();
   test_a_million_restores();
   test_update();
   test_update_errors();

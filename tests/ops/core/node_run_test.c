@@ -65,11 +65,9 @@ static void test_node_run_errors(node_run* r) {
   REFUSED(s->rule = 4, ZO_ERROR_ARGUMENT);
   REFUSED(s->rule = ZO_RUN_BITS, ZO_ERROR_ARGUMENT); /* of 0 bits */
   REFUSED(s->rule = ZO_RUN_BITS; s->distribution.kind = ZO_COORDINATE, ZO_ERROR_DISTRIBUTION);
-  REFUSED(s->momentum = 1, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.rule = ZO_NODE_BITS, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.exact_rule = ZO_NODE_FIXED, ZO_ERROR_ARGUMENT);
   REFUSED(r->settings.exact_rule = ZO_RUN_RMS + 1u, ZO_ERROR_ARGUMENT);
-  REFUSED(s->chain = 2; s->momentum = 1; s->distribution.kind = ZO_GAUSSIAN, ZO_ERROR_ARGUMENT);
   REFUSED(s->stage_p_zero[1] = 256, ZO_ERROR_ARGUMENT);
   for (uint32_t stage = 0; stage < 3u; ++stage) {
     for (uint32_t i = 0; i < 3u; ++i) r->settings.exact_bits[i] = i == stage ? 8u : 7u;

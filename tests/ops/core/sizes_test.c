@@ -66,7 +66,6 @@ void test_snapshot_sizes(void) {
   settings.common = random_settings();
   settings.common.clip = 1;
   settings.common.gradient_norm = settings.common.blocks = 0;
-  settings.common.chain = settings.common.momentum = 0;
   zo_snapshot_header header;
   memset(&header, 0, sizeof header);
   header.interval = 1;

@@ -50,7 +50,7 @@ void test_snapshot_log(const node_run* r, const zo_node_run* run) {
     if (i == 0u) h.weight_bytes = UINT32_MAX - 15u - 8u * tasks;
     if (i == 1u) h.weight_bytes = UINT32_MAX / 3u;
     if (i == 2u) h.interval = 0;
-    if (i == 3u) s.common.chain = 33;
+    if (i == 3u) s.common.blocks = 33;
     if (i == 4u) s.common.queries = ZO_MAX_QUERIES + 1u;
     if (i == 5u) s.rule = 9;
     if (i == 6u) e[0].queries = ZO_MAX_QUERIES + 1u;

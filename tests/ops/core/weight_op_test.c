@@ -166,7 +166,7 @@ static void reset_by_runtime(segment* s) {
 }
 
 static zo_status append_perturb(zo_command_writer* writer, zo_distribution distribution, const zo_perturb_term* term) {
-  const zo_perturb_terms terms = {term, 1, 0};
+  const zo_perturb_terms terms = {term, 1};
   return zo_command_perturb(writer, ZO_ALL_BLOCKS, distribution, &terms);
 }
 

@@ -43,7 +43,7 @@ void test_stream(void) {
 }
 
 zo_status perturb(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_term* terms, uint32_t count) {
-  const zo_perturb_terms all = {terms, count, 0};
+  const zo_perturb_terms all = {terms, count};
   return zo_perturb_s8(tensor, distribution, &all);
 }
 
@@ -127,68 +127,6 @@ void test_masks(void) {
   CHECK(zo_mask_bytes(8) == 1u && zo_mask_bytes(9) == 2u && zo_mask_bytes(UINT32_MAX) == 1u << 29);
 }
 
-/* Directions of several seeds: exactly reversible, and of the reach of one. */
-void test_chains(void) {
-  const zo_distribution gaussian = {ZO_GAUSSIAN, 0, 700};
-  const int32_t reach = zo_distribution_reach(gaussian);
-  for (uint32_t round = 0; round < ROUNDS(2000); ++round) {
-    const uint32_t momentum = random_below(4) == 0 ? 65535u : 1u + random_below(65535);
-    int32_t shares[ZO_MAX_CHAIN];
-    const uint32_t count = 1u + round % ZO_MAX_CHAIN;
-    zo_chain_weights(momentum, count, shares);
-    int64_t squares = 0;
-    int32_t sum = 0;
-    for (uint32_t j = 0; j < count; ++j) {
-      squares += (int64_t)shares[j] * shares[j];
-      sum += shares[j];
-      CHECK(shares[j] >= 0 && (j == 0u || shares[j] <= shares[j - 1u]));
-    }
-    CHECK(squares > (INT64_C(1) << 30) - (1 << 20) && squares < (INT64_C(1) << 30) + (1 << 20));
-    CHECK(sum < ZO_CHAIN_SPREAD << ZO_CHAIN_BITS);
-
-    array weights = make_array(sizes[round % SIZES], round % 4u, 50);
-    array before = copy_array(&weights, 0);
-    const zo_tensor tensor = tensor_of(&weights, NULL, round);
-    zo_perturb_term terms[2 * ZO_MAX_CHAIN];
-    for (uint32_t j = 0; j < 2u * count; ++j) {
-      terms[j].seed = random_u32();
-      terms[j].k = 0;
-    }
-    zo_perturb_terms one = {terms, count, momentum}, two = {terms, 2u * count, momentum};
-    for (int32_t k = 1; k >= -2; k -= 3) {
-      terms[0].k = k;
-      CHECK(zo_perturb_s8(&tensor, gaussian, &one) == ZO_OK);
-      for (uint32_t i = 0; i < weights.size; ++i) CHECK(abs(weights.at[i] - before.at[i]) <= reach);
-    }
-    terms[0].k = terms[count].k = 1;
-    CHECK(zo_perturb_s8(&tensor, gaussian, &two) == ZO_OK); /* back, and out in another direction */
-    digest = digest * 31u + zo_checksum(&tensor);
-    terms[count].k = -1;
-    one.terms = terms + count;
-    CHECK(zo_perturb_s8(&tensor, gaussian, &one) == ZO_OK);
-    CHECK(same(&weights, &before));
-
-    terms[0].k = 0;
-    CHECK(zo_perturb_s8(&tensor, gaussian, &two) == ZO_ERROR_FACTOR);
-    terms[0].k = 1;
-    two.momentum = 65536;
-    CHECK(zo_perturb_s8(&tensor, gaussian, &two) == ZO_ERROR_FACTOR);
-    if (count > 1u) {
-      two.momentum = 0;
-      CHECK(zo_perturb_s8(&tensor, gaussian, &two) == ZO_ERROR_FACTOR);
-      two.momentum = momentum;
-      CHECK(zo_perturb_s8(&tensor, distributions[0], &two) == ZO_ERROR_DISTRIBUTION);
-    }
-    if (count > ZO_MAX_CHAIN / 2u) {
-      terms[count].k = 0;
-      CHECK(zo_perturb_s8(&tensor, gaussian, &two) == ZO_ERROR_QUERIES);
-    }
-    CHECK(same(&weights, &before));
-    free(weights.memory);
-    free(before.memory);
-  }
-}
-
 void test_a_million_restores(void) {
   array weights = make_array(41, 1, 127), before = copy_array(&weights, 0);
   zo_tensor tensor = tensor_of(&weights, NULL, 0);
@@ -255,7 +193,7 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
 
   /* The restoration is a perturbation, then comes the step. */
   const zo_perturb_term undo[2] = {{queries[count - 1].seed, -1}, {random_u32(), -2}};
-  const zo_perturb_terms restore = {undo, 1 + random_below(2), 0};
+  const zo_perturb_terms restore = {undo, 1 + random_below(2)};
   CHECK(zo_update_s8(&tensor, distribution, &restore, queries, count, NULL) == ZO_OK);
   CHECK(perturb(&tensor_2, distribution, undo, restore.count) == ZO_OK);
   CHECK(zo_update_s8(&tensor_2, distribution, NULL, queries, count, NULL) == ZO_OK);
@@ -319,7 +257,7 @@ void test_update_errors(void) {
   CHECK(zo_update_s8(&tensor, d, NULL, NULL, 1, &saturated) == ZO_ERROR_ARGUMENT);
   CHECK(zo_update_s8(&tensor, d, NULL, queries, 0, &saturated) == ZO_ERROR_ARGUMENT);
   const zo_perturb_term wrong[2] = {{1, -2}, {1, 2}};
-  zo_perturb_terms restore = {wrong, 2, 0};
+  zo_perturb_terms restore = {wrong, 2};
   CHECK(zo_update_s8(&tensor, d, &restore, queries, 1, &saturated) == ZO_ERROR_FACTOR);
   restore.count = ZO_MAX_TERMS + 1;
   CHECK(zo_update_s8(&tensor, d, &restore, queries, 1, &saturated) == ZO_ERROR_QUERIES);
