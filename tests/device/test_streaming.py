@@ -143,6 +143,21 @@ def test_predict_follows_a_stream() -> None:
 
 
 @needs_compiler
+def test_a_device_that_trains_on_single_steps_streams() -> None:
+    """Samples of one step are sequences, too, for a model that streams."""
+    model, data = zo_model(4), samples(4)
+    steps = prepare(Inputs(model), data.inputs[0][:, 0], np.arange(SAMPLES) % 4)
+    made = Device(generated(model, SETTINGS, steps, steps=STEPS), model, steps)
+    assert made.init() == OK and made.train_step()[0] == OK
+    runtime = load(with_batch(model, 1), RUNTIME)
+    assert made.reset() == OK
+    runtime.feed([steps.inputs[0][None, :3]], None)
+    runtime.invoke()
+    found = [made.stream(step, continues=step > 0) for step in range(3)]
+    assert found == [(OK, output.tobytes()) for output in runtime.outputs()[0][0]]
+
+
+@needs_compiler
 def test_best_state_of_sequences() -> None:
     """Measurements count no right answers of sequences, and their data are those of all steps."""
     made = device(1)

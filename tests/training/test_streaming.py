@@ -18,7 +18,7 @@ from helpers.models.streaming_networks import (
     with_ports,
     with_variables,
 )
-from tflm_zo import DataError, Trainer, adapt, algorithms
+from tflm_zo import DataError, Trainer, adapt, algorithms, recalibrate
 from tflm_zo.converters import ConversionError, Model, export_model, inject, load_model, read_metadata
 from tflm_zo.converters.model import Operator
 from tflm_zo.converters.model.schema import OPERATOR_NAMES, BuiltinOperator
@@ -265,7 +265,7 @@ def test_rehearsal_has_as_many_steps() -> None:
 def test_layer_wise_runs_refuse_sequences() -> None:
     trainer = Trainer(with_variables(4), algorithms.node(batch_size=2))
     trainer.fit(frames(8)[:, 0], np.arange(8) % 4, steps=1)
-    with pytest.raises(DataError, match="Inject the model for algorithm `weight`"):
+    with pytest.raises(DataError, match="Train with algorithm `weight`"):
         trainer.fit(frames(8), np.arange(8) % 4, steps=1)
 
 
@@ -299,3 +299,9 @@ def test_the_loss_of_a_sequence_is_one_that_the_model_has() -> None:
         zo_model(4, loss_over="largest")
     with pytest.raises(ConversionError, match="`loss_over` must be one of auto, sum, largest"):
         zo_model(1, loss_over="mean")
+
+
+def test_recalibration_refuses_streams() -> None:
+    x = frames(4)
+    with pytest.raises(ConversionError, match="a streaming model cannot be recalibrated"):
+        recalibrate(with_variables(), x, source=x)

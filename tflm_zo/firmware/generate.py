@@ -104,7 +104,7 @@ def _samples(
             classes=loss.classes,
             of_int8=of_int8,
         )
-    count = len(given) * sequence
+    count = len(given) * max(1, sequence)
     return fill(
         "zo_samples_data.cc.in",
         **names,
@@ -125,13 +125,12 @@ def generate(
     command: str,
     samples: Data | None = None,
     data: str = "",
-    sequence: int = 1,
+    sequence: int = 0,
 ) -> Firmware:
     """Generates the folder with which a TFLM build trains a ZO model with a loss on a device. `name` is the model's, of
     which an identifier is made, `platform` one of `PLATFORMS`, and `command` the command line for the files' first
-    lines. `samples` from the file `data` are compiled into the example, and `sequence` is the number of steps of each.
-    Raises ConversionError if the model cannot be
-    trained on a device.
+    lines. `samples` from the file `data` are compiled into the example, and `sequence` is the number of steps of each
+    (0: they are no sequences). Raises ConversionError if the model cannot be trained on a device.
     """
     metadata = read_metadata(model)
     _check(metadata, plan, sequence)
@@ -225,7 +224,7 @@ def _absent(metadata: ZoMetadata, model: Model, has_drift: bool, sequence: int) 
     """Returns the macros of ``zo_config.h`` that it does not define."""
     segment, index, *_ = loss_output(model, metadata)
     of_int8 = model.subgraphs[segment].outputs[index].type == TensorType.INT8
-    there = {"ZO_DRIFT_SEGMENT": has_drift, "ZO_SEQUENCE": sequence > 1, "ZO_OUTPUT_TYPE": not of_int8}
+    there = {"ZO_DRIFT_SEGMENT": has_drift, "ZO_SEQUENCE": sequence > 0, "ZO_OUTPUT_TYPE": not of_int8}
     return [name for name, is_there in there.items() if not is_there]
 
 

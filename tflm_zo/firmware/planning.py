@@ -132,7 +132,7 @@ def generate_firmware(
 
 
 def _sequence(zo: Model, data: Data | None, given: int | None) -> int:
-    """Returns the number of steps of a sample."""
+    """Returns the number of steps of a sample; 0 if samples are no sequences."""
     known = None if data is None else data.steps
     if given is not None and (given < 1 or known not in (None, given) or not is_streaming(zo)):
         wanted = f"be {known}, that of the data" if known is not None else "be at least 1, of a streaming model"
@@ -141,4 +141,5 @@ def _sequence(zo: Model, data: Data | None, given: int | None) -> int:
         raise SettingsError(
             "sequence", "be the number of steps of a sample of a streaming model", None, "Or give the data"
         )
-    return known or given or 1
+    length = known or given or 1
+    return length if length > 1 or is_streaming(zo) else 0

@@ -16,6 +16,7 @@ from ..converters import ConversionError, InjectSettings, Model
 from ..converters.model import Operator, Subgraph, Tensor
 from ..converters.passes.layer_names import layers_of
 from ..converters.rescale_channels import layers_with_filters, rescale_channels, why_fixed
+from ..converters.states import is_streaming
 from ..data import Inputs, Samples, prepare_samples
 from ..training.evaluation import every_output
 from ..training.injection import inject_plain
@@ -50,6 +51,8 @@ def outputs_of(part: Subgraph, inputs: list[NDArray[Any]], runtime: str, threads
 
 def corrected_layers(model: Model) -> list[Operator]:
     """Returns the layers that recalibration corrects, in execution order. ConversionError: there is none."""
+    if is_streaming(model):
+        raise ConversionError("a streaming model cannot be recalibrated: its activations depend on earlier steps")
     layers = layers_with_filters(model)
     graph = model.subgraphs[0]
     found = [op for op in layers if why_fixed(graph, op) is None]

@@ -186,8 +186,8 @@ class Trainer:
         if data.steps > 1 and len(self.runtime.segments) > 1:
             raise DataError(
                 f"`x` must have samples of one step, since the model is cut into {len(self.runtime.segments)} segments "
-                f"for layer-wise training. Received: sequences of {data.steps} steps. Inject the model for algorithm "
-                "`weight`, which trains sequences"
+                f"for layer-wise training. Received: sequences of {data.steps} steps. Train with algorithm `weight`, "
+                "which runs them from their first step"
             )
         if epochs == "auto":
             epochs = usual_epochs(self.settings, len(data))

@@ -167,6 +167,7 @@ def firmware(
         memory=fitted.memory if fitted else None,
     )
     kept = made.write(output, force=force)
+    invokes = arrays.steps if arrays is not None else sequence or 1  # of a sample
     if beside is not None:
         write_output(beside, loaded.to_bytes(), force=force)
     result: dict[str, Any] = {
@@ -178,7 +179,7 @@ def firmware(
         "memory_saved_by": fitted.sentences if fitted else (),
         "batch_size": run.batch_size,
         "steps": total,
-        "step_forwards": _step_forwards(loaded, run, total) + (fitted.again if fitted else 0.0),
+        "step_forwards": _step_forwards(loaded, run, total) * invokes + (fitted.again if fitted else 0.0),
         "samples": count,
         "samples_assumed": data is None and samples is None,
         "rate_assumed": run.measures_rate and data is None,
