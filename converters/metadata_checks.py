@@ -10,7 +10,7 @@ from . import constants
 from .model import Subgraph, Tensor
 from .model.schema import DTYPES, TensorType
 from .settings import smallest_command
-from .states import nbytes_of, states_of
+from .states import are_sound, nbytes_of, states_of
 
 if TYPE_CHECKING:
     from .metadata import ZoBackwardStep, ZoMetadata, ZoNodes, ZoPort, ZoTail, ZoTrainable
@@ -227,7 +227,7 @@ def misfits(m: ZoMetadata, graphs: Sequence[Subgraph]) -> Iterator[str]:
                 yield from _port_misfits(m, f"segment {k}, {port.role} `{tensor.name}`", port, tensor)
         yield from _filter_misfits([t for t in m.trainable if t.segment == k], graph, k)
         there = [(t.name, nbytes_of(t)) for t in states_of(graph)]
-        if there != [(s.name, m.batch * s.nbytes) for s in m.states if s.segment == k]:
+        if not are_sound(graph) or there != [(s.name, m.batch * s.nbytes) for s in m.states if s.segment == k]:
             yield f"segment {k} has other states"
     read = [_read(m, graphs, k) for k in range(len(graphs))]
     for k in range(1, len(graphs)):

@@ -50,6 +50,25 @@ def states_of(graph: Subgraph) -> list[Tensor]:
     ]
 
 
+def are_sound(graph: Subgraph) -> bool:
+    """Returns whether operators of `is_state`, in a subgraph of a ZO model, have their options and tensors, and assign
+    only states that others have read.
+    """
+    read: set[Tensor | None] = set()
+    for op in graph.operators:
+        if not is_state(op):
+            continue
+        options, (state, *others) = op.custom_options or b"", op.inputs or [None]
+        known = len(options) >= struct.calcsize(_HEAD) and options[0] == _VERSION and options[1] in (_READ, _ASSIGN)
+        named = not op.outputs or b"\0" in options[struct.calcsize(_HEAD) :]
+        if not known or not named or state is None or not state.is_variable or not others or others[0] is None:
+            return False
+        if is_assignment(op) and (op.outputs or state not in read):
+            return False
+        read |= {state} if op.outputs else set()
+    return True
+
+
 def nbytes_of(state: Tensor) -> int:
     """Returns the bytes of a state, batch included."""
     return state.size * np.dtype(DTYPES.get(state.type, np.int8)).itemsize
@@ -105,7 +124,7 @@ def _names(graph: Subgraph) -> dict[Tensor, _Name]:
     """Returns the name of the variable of each handle."""
     found = {}
     for op in graph.operators:
-        if op.builtin == BuiltinOperator.VAR_HANDLE:
+        if op.builtin == BuiltinOperator.VAR_HANDLE and op.outputs:
             names = (raw_text(text(op.option(name, b""))) or b"" for name in ("container", "sharedName"))
             container, shared = names
             found[op.outputs[0]] = (container, shared)
@@ -141,7 +160,7 @@ def _open_variables(model: Model, graph: Subgraph, initial: dict[_Name, Tensor])
             continue
         handle = op.input(0)
         name = names.get(handle) if handle is not None else None
-        if name is None:
+        if name is None or (op.builtin == BuiltinOperator.READ_VARIABLE and not op.outputs):
             raise ConversionError(f"{op.label}: its variable has no VAR_HANDLE; the file is damaged")
         shown = text(name[1])
         if op.builtin == BuiltinOperator.READ_VARIABLE:

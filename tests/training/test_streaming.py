@@ -20,6 +20,7 @@ from helpers.models.streaming_networks import (
 )
 from tflm_zo import DataError, Trainer, adapt, algorithms, recalibrate
 from tflm_zo.converters import ConversionError, Model, export_model, inject, load_model, read_metadata
+from tflm_zo.converters.constants import STATE_OPERATOR
 from tflm_zo.converters.model import Operator
 from tflm_zo.converters.model.schema import OPERATOR_NAMES, BuiltinOperator
 from tflm_zo.core import OVER_LARGEST, OVER_SUM, join_losses
@@ -292,6 +293,26 @@ def test_files_that_are_streaming_in_part() -> None:
     graph.operators.append(next(op for op in graph.operators if op.builtin == BuiltinOperator.ASSIGN_VARIABLE))
     with pytest.raises(ConversionError, match="is not read once and then assigned once"):
         inject(twice)
+
+
+def test_damaged_states_are_refused() -> None:
+    """Such files were found by fuzzing."""
+    bare = with_variables()
+    next(op for op in bare.subgraphs[0].operators if op.builtin == BuiltinOperator.VAR_HANDLE).outputs = []
+    with pytest.raises(ConversionError, match="its variable has no VAR_HANDLE"):
+        inject(bare)
+    for damage in ("no read", "no command", "no options", "unnamed"):
+        zo = zo_model()
+        operators = zo.subgraphs[0].operators
+        first = next(op for op in operators if op.code.name == STATE_OPERATOR)
+        if damage == "no read":
+            operators.remove(first)
+        elif damage == "no command":
+            del first.inputs[1:]
+        else:
+            first.custom_options = {"no options": b"", "unnamed": (first.custom_options or b"")[:4]}[damage]
+        with pytest.raises(ConversionError, match="segment 0 has other states"):
+            read_metadata(zo)
 
 
 def test_the_loss_of_a_sequence_is_one_that_the_model_has() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
+from helpers.models.streaming_networks import with_variables
 from tflm_zo.converters import ConversionError, TopK, load_model
 from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
 
@@ -54,7 +55,7 @@ def data_for(model: bytes, classes: int = 4, samples: int = 8) -> dict[str, Any]
 
 
 def build() -> Bases:
-    plain = {name: MODELS[name]() for name in PLAIN}
+    plain = {name: MODELS[name]() for name in PLAIN} | {"streaming": with_variables(4, initial=3).to_bytes()}
     zo = {}
     for name, model in plain.items():
         for kind, settings in SETTINGS.items():
