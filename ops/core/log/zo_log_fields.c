@@ -34,6 +34,7 @@ void zo_log_write_settings(const zo_control_settings* s, uint8_t* bytes) {
 }
 
 zo_status zo_log_read_settings(const uint8_t* bytes, zo_control_settings* settings) {
+  if (bytes == NULL || settings == NULL) return ZO_ERROR_ARGUMENT;
   uint32_t words[kWords];
   for (uint32_t i = 0; i < kWords; ++i) words[i] = zo_read_u32(bytes + 4u * i);
   memset(settings, 0, sizeof *settings);

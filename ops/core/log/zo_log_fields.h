@@ -15,7 +15,7 @@ int zo_log_has_magic(const uint8_t* bytes);
 #define ZO_LOG_SETTINGS_BYTES (4 * 23)
 
 void zo_log_write_settings(const zo_control_settings* settings, uint8_t* bytes);
-/* Errors: ZO_ERROR_OPTIONS: a reserved word is not 0. */
+/* Errors: ZO_ERROR_ARGUMENT; ZO_ERROR_OPTIONS: a reserved word is not 0. */
 zo_status zo_log_read_settings(const uint8_t* bytes, zo_control_settings* settings);
 
 #endif /* TFLM_ZO_OPS_CORE_LOG_ZO_LOG_FIELDS_H_ */
