@@ -43,11 +43,19 @@ def is_assignment(op: Operator) -> bool:
     return bool(op.custom_options and op.custom_options[1] == _ASSIGN)
 
 
+def resets_state(op: Operator) -> bool:
+    """Returns whether an operator resets a state, and perhaps reads it."""
+    return is_state(op) and not is_assignment(op)
+
+
+def reads_state(op: Operator) -> bool:
+    """Returns whether an operator reads a state; recurrent operators read their own themselves."""
+    return resets_state(op) and bool(op.outputs)
+
+
 def states_of(graph: Subgraph) -> list[Tensor]:
     """Returns the states of a subgraph of a ZO model, in the order in which they are reset."""
-    return [
-        t for op in graph.operators if is_state(op) and not is_assignment(op) for t in op.inputs[:1] if t is not None
-    ]
+    return [t for op in graph.operators if resets_state(op) for t in op.inputs[:1] if t is not None]
 
 
 def are_sound(graph: Subgraph) -> bool:
@@ -88,7 +96,7 @@ def is_streaming(model: Model) -> bool:
     """
     kinds = (BuiltinOperator.READ_VARIABLE, BuiltinOperator.SVDF)
     operators = (op for graph in model.subgraphs for op in graph.operators)
-    return any(op.builtin in kinds or (is_state(op) and bool(op.outputs)) for op in operators)
+    return any(op.builtin in kinds or reads_state(op) for op in operators)
 
 
 def _initial_graphs(graph: Subgraph) -> Iterator[tuple[int, Operator]]:
@@ -240,7 +248,7 @@ def check_segments(graph: Subgraph, number: dict[Operator, int]) -> None:
     each operator. Raises ConversionError where a state would be read in one segment and assigned in another.
     """
     for op in graph.operators:
-        if not is_state(op) or is_assignment(op):
+        if not resets_state(op):
             continue
         others = [o for o in graph.operators if o is not op and op.inputs[0] in o.inputs]
         if not op.outputs:
@@ -253,14 +261,14 @@ def check_segments(graph: Subgraph, number: dict[Operator, int]) -> None:
 def connect_states(graph: Subgraph, command: Tensor) -> None:
     """Gives the operators that reset states the command, which says whether a sequence begins."""
     for op in graph.operators:
-        if is_state(op) and not is_assignment(op):
+        if resets_state(op):
             op.inputs.insert(1, command)
 
 
 def disconnect_states(graph: Subgraph) -> None:
     """Undoes `connect_states`."""
     for op in graph.operators:
-        if is_state(op) and not is_assignment(op):
+        if resets_state(op):
             del op.inputs[1]
 
 

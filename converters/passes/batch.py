@@ -16,7 +16,7 @@ from ..kernels import STATES, check_arity
 from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..settings import MOST_SAMPLES, InjectSettings
-from ..states import is_assignment, states_of
+from ..states import is_assignment, reads_state
 from .plan import Plan
 
 
@@ -62,6 +62,18 @@ class Rebatching:
         operators.insert(operators.index(op), Operator(OperatorCode(B.RESHAPE), [tensor, sizes], [spread]))
         self.batched.add(spread)
         op.replace_input(tensor, spread)
+
+    def take(self, tensor: Tensor) -> None:
+        """Gives a tensor whose first axis counts samples the new batch size."""
+        self.old_shapes[tensor] = tensor.shape
+        self.batched.add(tensor)
+        tensor.shape = (self.new, *tensor.shape[1:])
+
+    def take_of(self, op: Operator, tensor: Tensor, what: str) -> None:
+        """Does `take` for a tensor of an operator, and refuses one that does not begin with the batch."""
+        if not tensor.shape or tensor.shape[0] != self.old:
+            self.refuse(op, f"its {what} of shape {list(tensor.shape)} does not begin with the batch")
+        self.take(tensor)
 
     def require_batched(self, op: Operator, index: int = 0) -> Tensor:
         """Returns data input ``index``, and refuses one that is not batched."""
@@ -255,13 +267,7 @@ def _with_state(r: Rebatching, op: Operator) -> None:
     for i in STATES[op.builtin]:
         state = op.inputs[i]
         assert state is not None  # check_arity
-        if state in r.batched:
-            continue
-        if not state.shape or state.shape[0] != r.old:
-            r.refuse(op, f"its state of shape {list(state.shape)} does not begin with the batch")
-        r.old_shapes[state] = state.shape
-        r.batched.add(state)
-        state.shape = (r.new, *state.shape[1:])
+        r.take_of(op, state, "state")
 
 
 def no_batch(r: Rebatching, op: Operator) -> None:
@@ -337,7 +343,7 @@ def rewrite_batch(graph: Subgraph, batch: int, old: int = 1, inputs: Sequence[Te
     if found != {batch}:
         if len(found) > 1:
             raise ConversionError(f"the inputs differ in batch size: {sorted(found)}")
-        _rewrite(Rebatching(graph, found.pop(), batch), [*fed, *states_of(graph)])
+        _rewrite(Rebatching(graph, found.pop(), batch), fed)
     for tensor in graph.all_tensors():
         # -1 marks sizes that may change; labels and losses have one size, so the others have too.
         if tensor.shape_signature is not None:
@@ -347,10 +353,10 @@ def rewrite_batch(graph: Subgraph, batch: int, old: int = 1, inputs: Sequence[Te
 def _rewrite(state: Rebatching, fed: Sequence[Tensor]) -> None:
     graph = state.graph
     for tensor in fed:
-        state.old_shapes[tensor] = tensor.shape
-        state.batched.add(tensor)
-        tensor.shape = (state.new, *tensor.shape[1:])
+        state.take(tensor)
     for op in list(graph.operators):
+        if reads_state(op) and op.inputs[0] is not None:
+            state.take_of(op, op.inputs[0], "state")
         if not any(t in state.batched for t in op.inputs if t is not None):
             continue
         rule = RULES.get(op.builtin)
@@ -362,11 +368,7 @@ def _rewrite(state: Rebatching, fed: Sequence[Tensor]) -> None:
         if op.builtin == B.SHAPE:  # it gives the batch size as a value
             continue
         for tensor in op.outputs:
-            if not tensor.shape or tensor.shape[0] != state.old:
-                state.refuse(op, f"its output of shape {list(tensor.shape)} does not begin with the batch")
-            state.old_shapes[tensor] = tensor.shape
-            state.batched.add(tensor)
-            tensor.shape = (state.new, *tensor.shape[1:])
+            state.take_of(op, tensor, "output")
 
 
 def set_batch(model: Model, batch: int) -> Model:

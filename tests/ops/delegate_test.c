@@ -234,6 +234,15 @@ static void test_fully_connected(void) {
 
 enum { kMemory = 5 };
 
+/* Begins a graph with one operator of the runtime's own; returns its node. */
+static int begin_with(fake_runtime* r, int builtin, void* params) {
+  fake_begin(r);
+  const int node = fake_add(r, NULL, NULL, 0);
+  r->registrations[node].builtin_code = builtin;
+  r->nodes[node].builtin_data = params;
+  return node;
+}
+
 /* Two units of two filters, with a state of int16. */
 static int svdf(int tensor, int change) {
   int8_t x[kSamples * kDepth] = {1, 2, 3, -1, -2, -3}, weights[kUnits * kDepth] = {1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4};
@@ -243,11 +252,8 @@ static int svdf(int tensor, int change) {
   for (int f = 0; f < kUnits; ++f) time[f * kMemory + kMemory - 1] = 1;
   TfLiteSVDFParams params = {change == 8 ? 0 : (change == 9 ? 3 : 2)};
   fake_runtime r;
-  fake_begin(&r);
   TfLiteDelegate* delegate = create("exact", "1");
-  const int node = fake_add(&r, NULL, NULL, 0);
-  r.registrations[node].builtin_code = kTfLiteBuiltinSvdf;
-  r.nodes[node].builtin_data = &params;
+  const int node = begin_with(&r, kTfLiteBuiltinSvdf, &params);
   fake_input(&r, node, fake_tensor(&r, kTfLiteInt8, x, sizeof x));
   fake_input(&r, node, fake_tensor(&r, kTfLiteInt8, weights, sizeof weights));
   fake_input(&r, node, fake_tensor(&r, kTfLiteInt16, time, sizeof time));
@@ -306,11 +312,8 @@ static int lstm(int input, int change) {
   if (change == 7) params.activation = kTfLiteActRelu;
   if (change == 8) params.cell_clip = -1.0f;
   fake_runtime r;
-  fake_begin(&r);
   TfLiteDelegate* delegate = create("exact", "1");
-  const int node = fake_add(&r, NULL, NULL, 0);
-  r.registrations[node].builtin_code = kTfLiteBuiltinUnidirectionalSequenceLstm;
-  r.nodes[node].builtin_data = &params;
+  const int node = begin_with(&r, kTfLiteBuiltinUnidirectionalSequenceLstm, &params);
   for (int i = 0; i < 24; ++i) {
     int tensor = -1;
     if (i == 0) tensor = fake_tensor(&r, kTfLiteInt8, x, sizeof x);

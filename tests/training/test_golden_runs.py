@@ -107,13 +107,18 @@ def test_a_run_is_what_it_was(name: str, tmp_path: Path) -> None:
     assert made(name, tmp_path) == stored()[name]
 
 
+def replayed(name: str) -> Any:
+    """Writes stored files into the present folder, and replays the log on its model."""
+    for file, content in stored()[name].items():
+        Path(file).write_bytes(content)
+    return invoke("replay", "model.zo.tflite", "run.zolog", "-o", "again.tflite")
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_stored_files_are_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Replays a stored log on its model: the result equals the stored one."""
     monkeypatch.chdir(tmp_path)
-    for file, content in stored()[name].items():
-        Path(file).write_bytes(content)
-    done = invoke("replay", "model.zo.tflite", "run.zolog", "-o", "again.tflite")
+    done = replayed(name)
     assert done.exit_code == 0, done.output
     assert Path("again.tflite").read_bytes() == stored()[name]["adapted.tflite"]
     again = export_model(load_model("model.zo.tflite"))
@@ -123,9 +128,7 @@ def test_stored_files_are_read(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", REMOVED)
 def test_files_of_removed_kinds_are_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for file, content in stored()[name].items():
-        Path(file).write_bytes(content)
-    done = invoke("replay", "model.zo.tflite", "run.zolog", "-o", "again.tflite")
+    done = replayed(name)
     assert done.exit_code == 1 and not Path("again.tflite").exists()
     assert re.search(f"made with setting {REMOVED[name]}.*; use tflm_zo 0.1", done.output)
 

@@ -46,7 +46,7 @@ from .log_formats import (
     is_due,
     write_step_record,
 )
-from .loss import OVER_LARGEST, OVER_SUM, join_losses
+from .loss import LOSS_OVER, OVER_LARGEST, OVER_SUM, join_losses
 from .node_control import NodeAction, NodeControl, NodeRequest
 from .node_layer import (
     ModelLoss,
@@ -76,6 +76,7 @@ __all__ = [
     "FINGERPRINT_BYTES",
     "FLAG_CHECKSUM",
     "FLAG_LOSS",
+    "LOSS_OVER",
     "ModelLoss",
     "MAX_QUERIES",
     "MEASUREMENT_BYTES",

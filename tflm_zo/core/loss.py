@@ -12,6 +12,8 @@ from .loader import constants, library
 
 OVER_SUM: Final[int] = constants.ZO_OVER_SUM
 OVER_LARGEST: Final[int] = constants.ZO_OVER_LARGEST
+#: ``zo_loss_over`` by its name in a model's metadata, ``ZoLoss.over``.
+LOSS_OVER: Final = {"sum": OVER_SUM, "largest": OVER_LARGEST}
 
 
 def join_losses(

@@ -11,7 +11,7 @@ from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..converters.model.graph import Quantization, Tensor
 from ..converters.model.schema import TensorType
-from ..core import MEASUREMENT_BYTES, OVER_LARGEST, OVER_SUM
+from ..core import LOSS_OVER, MEASUREMENT_BYTES
 from ..training.lowering import LoweredRun
 from .device_model import bytes_of_sample
 from .drift import DriftLayer
@@ -61,7 +61,7 @@ def config_source(
         command=command,
         drift=drift,
         sequence=sequence,
-        over=OVER_LARGEST if loss.over == "largest" else OVER_SUM,
+        over=LOSS_OVER[loss.over],
         model_name=model_name,
         plan=plan,
         ram=ram,

@@ -16,7 +16,7 @@ from ..converters import Model, WeightArray, can_change_batch, extract_segment
 from ..converters.initial_weights import checked_weights
 from ..converters.model.schema import DTYPES
 from ..converters.segments import entering_tensor
-from ..core import OVER_LARGEST, OVER_SUM, Command, Directory, command_check
+from ..core import LOSS_OVER, Command, Directory, command_check
 from ..data import DataError, prepare_input, prepare_labels
 from ..data.prepare import Inputs, ModelError
 from ..io.errors import SettingsError
@@ -295,7 +295,7 @@ class Runtime(Inputs, ABC):
 
     def _fed(self, words: NDArray[np.int32], entering: Mapping[int, NDArray[Any]]) -> Fed:
         loss = self._metadata.loss
-        over = OVER_LARGEST if loss is not None and loss.over == "largest" else OVER_SUM
+        over = LOSS_OVER["sum" if loss is None else loss.over]
         return Fed(words, self.inputs, self.labels, entering, self.steps, over)
 
     def execute(self, command: Command | NDArray[np.int32]) -> None:
