@@ -75,6 +75,26 @@ RUNS: dict[str, tuple[dict[str, Any], Any]] = {
         {**_NODES, "nodes": ("stem",), "tail": ResidualBlocks(2)},
         Settings(tasks=(Nodes(queries=2), Exact(last=ResidualBlocks(2))), batch_size=4, seed=11, snapshot_every=2),
     ),
+    "residual, weights beside an exact tail": (
+        {
+            "trainable": "all",
+            "nodes": (),
+            "tail": ResidualBlocks(1),
+            "headroom": 2,
+            "replay": False,
+            "parameters": "all",
+        },
+        Settings(
+            tasks=(
+                Weights(perturbation=Rademacher(1), queries=2, parameters="all"),
+                Exact(last=ResidualBlocks(1)),
+            ),
+            batch_size=4,
+            seed=12,
+            learning_rate=2.0,
+            snapshot_every=2,
+        ),
+    ),
     "residual, exact, least memory": (
         {**_NODES, "nodes": (), "tail": "all", "trainable": "all", "parameters": "all", "batch": 1},
         Settings(
@@ -144,7 +164,12 @@ WEIGHT_RUNS = ("weight", "weight, 16 bits", *SEGMENTED_WEIGHTS)
 
 #: Parameters of tests: `make test` has some of each kind of trainer, with shortcuts across segments and with
 #: biases; the others are slow.
-_SOME = ("weight, segments", "nodes and weights", "residual, exact, least memory")
+_SOME = (
+    "weight, segments",
+    "nodes and weights",
+    "residual, exact, least memory",
+    "residual, weights beside an exact tail",
+)
 EACH_RUN = slow_but(_SOME, RUNS)
 EACH_WEIGHT_RUN = slow_but([name for name in _SOME if name in WEIGHT_RUNS], WEIGHT_RUNS)
 

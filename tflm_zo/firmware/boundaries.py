@@ -130,7 +130,9 @@ class Boundaries:
         if self._plan.memory.shares_arena and 0 in uses:
             begins[0] = min(uses[0])  # the sample is read again for the update
         begins |= dict.fromkeys(self.of_parts, 0)  # a part's forward pass comes after the one of the part before
-        first = min(_starts(self._plan), default=self._forward)
+        # Queries of perturbed weights may run from segment 0 on while inputs are kept for exact gradients.
+        from_0 = any(t.queries and not t.start_segment for t in self._plan.tasks)
+        first = 0 if from_0 else min(_starts(self._plan), default=self._forward)
         bits = self._bits(uses)
         own = [("at", k, begins.get(k, k), bits[k][0] if k in bits else max(times)) for k, times in uses.items()]
         own += [("passing", k, 0, self._end) for k in skipping if k not in uses or k >= first]
