@@ -244,8 +244,8 @@ def upstream_through_states(graph: Subgraph, tensor: Tensor) -> set[Operator]:
 
 
 def check_segments(graph: Subgraph, number: dict[Operator, int]) -> None:
-    """Puts each operator that resets the state of a recurrent one into the segment of that. `number` has the segment of
-    each operator. Raises ConversionError where a state would be read in one segment and assigned in another.
+    """Moves each reset of a recurrent operator's state into the segment of that operator. `number` has the segment of
+    each operator. Raises ConversionError if a state is read in one segment and assigned in another.
     """
     for op in graph.operators:
         if not resets_state(op):
@@ -255,7 +255,7 @@ def check_segments(graph: Subgraph, number: dict[Operator, int]) -> None:
             number[op] = number[others[0]]
         elif any(number[o] != number[op] for o in others):
             name = next(t.name for t in op.inputs if t is not None)
-            raise ConversionError(f"state `{name}` would be read before a cut and assigned behind it")
+            raise ConversionError(f"state `{name}` would be read before a cut and assigned behind it; cut elsewhere")
 
 
 def connect_states(graph: Subgraph, command: Tensor) -> None:

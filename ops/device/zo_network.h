@@ -42,7 +42,7 @@ struct Feed {
   zo_drift* drift = nullptr;  // to which the layer's output for the first sample is added
 #endif
 
-  // What the source knows sample i by.
+  // Number by which the source knows sample i.
   uint32_t number(uint32_t i) const;
 };
 
