@@ -46,6 +46,8 @@ def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False)
             )
     for op in part_in_int8(graph):
         _warn(f"{op.label} parts int8 values now, which the file converts to float before it and back behind it")
+    for op in requantize_recurrent(graph):
+        _warn(f"{op.label} gets a QUANTIZE behind it: kernels give the output the scale of the state")
     layers = [op for op in graph.operators if op.builtin in FILTER_OPERATORS and op.input(1) is not None]
     _name(graph, layers)
     for op in layers:
@@ -208,6 +210,29 @@ def part_in_int8(graph: Subgraph) -> list[Operator]:
             useless.append(before)
         graph.operators = [o for o in graph.operators if o not in useless]
         graph.tensors = [t for t in graph.tensors if all(t not in o.outputs for o in useless)]
+    return found
+
+
+def requantize_recurrent(graph: Subgraph) -> list[Operator]:
+    """Puts a QUANTIZE behind each LSTM whose output has another scale than its state, which kernels copy to it.
+    TensorFlow's converter makes such outputs before a CONCATENATION. Returns these LSTMs.
+    """
+    found = []
+    for op in [*graph.operators]:
+        state = op.input(18) if op.builtin == B.UNIDIRECTIONAL_SEQUENCE_LSTM else None
+        output = op.outputs[0] if op.outputs else None
+        if state is None or output is None or state.quantization is None or output.type != TensorType.INT8:
+            continue
+        if quantization_of(output) == quantization_of(state):
+            continue
+        found.append(op)
+        own = output.copy()
+        own.name = free_name(f"{output.name}/state", {t.name for t in graph.all_tensors()})
+        own.quantization = state.quantization.copy()
+        op.outputs = [own]
+        graph.tensors.append(own)
+        quantize = Operator(OperatorCode(B.QUANTIZE), [own], [output])
+        graph.operators.insert(graph.operators.index(op) + 1, quantize)
     return found
 
 

@@ -41,7 +41,7 @@ class _Shift:
     test: Array
 
 
-def _watch(subject: int) -> _Shift:
+def watch(subject: int) -> _Shift:
     """A Conv1D network meets subject {} with the watch on the other arm."""
     from tflm_zo.keras_models import activity_cnn
 
@@ -89,7 +89,7 @@ def _gas(batch: int) -> _Shift:
     return _Shift(network, x, d["y"], np.flatnonzero(known), rows[::2], rows[1::2])
 
 
-_SHIFTS = {"watch": _watch, "speech": _speech, "gas": _gas}
+_SHIFTS = {"watch": watch, "speech": _speech, "gas": _gas}
 
 
 def _few(rows: Array, labels: Array, count: int) -> Array:

@@ -175,6 +175,8 @@ def _unfit(graph: Subgraph, layer: Trainable, bias: Tensor | None) -> str | None
         return "has none"
     if not bias.is_constant:
         return f"has one that is computed, `{bias.name}`"
+    if len(layer.operators) > 1:
+        return "has one for each reader of its filter"
     if len([op for op in graph.operators if bias in op.inputs]) > 1 or bias in graph.outputs:
         return f"has one that others read, too, `{bias.name}`"
     if bias.shape != (layer.channels,):

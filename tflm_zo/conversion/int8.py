@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..converters.channel_statistics import Statistics, with_statistics
 from ..converters.errors import ConversionError
 from ..converters.grow_classes import grow_classes
-from ..converters.mend import part_in_int8
+from ..converters.mend import part_in_int8, requantize_recurrent
 from ..converters.model import Model, Tensor, load_model
 from ..converters.model.schema import BuiltinOperator, TensorType
 from ..converters.passes.batch import set_batch
@@ -108,6 +108,7 @@ class ConversionReport:
             without labels.
         int8_accuracy: accuracy of the int8 model on these data (LiteRT's kernels, without delegates).
         warnings: warnings, of one line each.
+        notes: the form of each recurrent layer, of one line each.
     """
 
     inputs: tuple[Port, ...]
@@ -116,6 +117,7 @@ class ConversionReport:
     float_accuracy: float | None
     int8_accuracy: float | None
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +142,10 @@ class FloatModel(Protocol):
     @property
     def output_shape(self) -> Sequence[int | None]:
         """Shape of the first output."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines about layers that have another form in the int8 model."""
 
     def quantized(self, data: list[Array], per_channel_dense: bool) -> bytes:
         """Returns the int8 `.tflite`, calibrated on data, [samples, ...] for each input."""
@@ -183,6 +189,7 @@ def to_int8(
         unmeasured = [f"accuracy not measured: {error}"]  # a file's y may be the targets of a regression
     model = load_model(source.quantized(data, per_channel_dense))
     part_in_int8(model.subgraphs[0])
+    requantize_recurrent(model.subgraphs[0])
     _check_int8(model, source.layer_of)
     source.name_tensors(model)
     _check_ports(model)
@@ -210,6 +217,7 @@ def to_int8(
         float_accuracy=float_accuracy,
         int8_accuracy=int8_accuracy,
         warnings=(*warnings, *unmeasured),
+        notes=source.notes,
     )
     return ConversionResult(model, report)
 
@@ -247,6 +255,7 @@ def outputs_of(interpreter: Any, data: Sequence[Array]) -> Iterator[list[Array]]
     for i in range(len(data[0])):
         for details, array in zip(inputs, data, strict=True):
             interpreter.set_tensor(details["index"], array[i : i + 1])
+        interpreter.reset_all_variables()  # an LSTM would continue with the states of the sample before
         interpreter.invoke()
         yield [interpreter.get_tensor(details["index"]) for details in outputs]
 

@@ -90,11 +90,12 @@ class _KerasModel:
             self._fixed = with_fixed_batch(self._keras, load_keras(self._keras, model))
         self.inputs = {t.name: tuple(t.shape) for t in self._fixed.inputs}
         self.output_shape = self._fixed.model.outputs[0].shape
+        self.notes: tuple[str, ...] = ()
 
     def quantized(self, data: list[Array], per_channel_dense: bool) -> bytes:
         tf, names = self._tf, self._fixed.names
         try:
-            with quiet(), names.apart():
+            with quiet(), self._fixed.converting(tf, self._keras) as notes:
                 converter = tf.lite.TFLiteConverter.from_keras_model(self._fixed.model)
                 converter.optimizations = [tf.lite.Optimize.DEFAULT]
                 converter.representative_dataset = lambda: (
@@ -103,9 +104,11 @@ class _KerasModel:
                 converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
                 converter.inference_input_type = converter.inference_output_type = tf.int8
                 converter._experimental_disable_per_channel_quantization_for_dense_layers = not per_channel_dense
-                return bytes(converter.convert())
+                content = bytes(converter.convert())
         except Exception as e:
             raise ConversionError(_explain(str(e), names) or names.own(first_line(e))) from e
+        self.notes = tuple(notes)
+        return content
 
     def layer_of(self, tensor: str) -> str:
         return self._fixed.names.layer_of(tensor) or tensor

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ..converters.constants import free_name
 from ..converters.errors import ConversionError
 from ..converters.model import Model, Tensor
+from .recurrent import recurrent_layers, with_int8_forms
 
 # Names of layers during TensorFlow's conversion. TensorFlow adds numbers to equal scopes, and enters the scope of a
 # layer twice: Keras' dense, dense_1 and dense_2 become dense_1, dense_1_2 and dense_2_1, which are ambiguous.
@@ -50,6 +51,10 @@ class KerasNames:
         found = [paths[id(layer)] for layer in self._layers]
         counts = Counter(path[-1] for path in found)
         self._names = ["/".join(path) if counts[path[-1]] > 1 else path[-1] for path in found]
+
+    def name_of(self, layer: Any) -> str:
+        """Returns the name of a layer."""
+        return next(name for own, name in zip(self._layers, self._names, strict=True) if own is layer)
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
@@ -98,6 +103,9 @@ def order_and_name(model: Model, inputs: list[str], outputs: list[str], layers: 
         if set(read) == set(graph.outputs) and len(read) == len(graph.outputs):
             graph.outputs = read
         names.update({t: n for n, t in [*signature.outputs, *signature.inputs]})
+    # Each part of an UNPACK has the joined names of all parts, thousands of bytes together.
+    parts = [t for op in graph.operators if len(op.outputs) > 1 for t in op.outputs]
+    names.update({t: layers.shorten(t.name.split(";")[0]) for t in parts if t not in names})
     taken: set[str] = set()
     # Inputs and outputs choose first.
     for tensor in [*names, *(t for t in graph.all_tensors() if t not in names)]:
@@ -162,6 +170,16 @@ class FixedModel:
     inputs: list[Any]
     outputs: list[str]  # names for the signature
     names: KerasNames
+    recurrent: list[Any]
+
+    @contextlib.contextmanager
+    def converting(self, tf: Any, keras: Any) -> Iterator[list[str]]:
+        """Gives each layer its own scope, and recurrent layers an int8 form, while TensorFlow converts the model. The
+        result tells the forms.
+        """
+        own = [self.names.name_of(layer) for layer in self.recurrent]
+        with with_int8_forms(tf, keras, self.recurrent, own) as notes, self.names.apart():
+            yield notes
 
 
 def load_keras(keras: Any, model: Any) -> Any:
@@ -238,7 +256,8 @@ def with_fixed_batch(keras: Any, model: Any) -> FixedModel:
             raise ConversionError(f"input `{input_name}` is {dtype}; only float32 inputs become int8")
         if len(shape) < 1 or any(n is None for n in shape[1:]):
             raise ConversionError(
-                f"input `{input_name}` has shape {list(shape)}; all sizes but the batch must be fixed"
+                f"input `{input_name}` has shape {list(shape)}; all sizes but the batch must be fixed; put "
+                "x = keras.Input(shape) before the model: keras.Model(x, model(x))"
             )
         if shape[0] not in (None, 1):
             raise ConversionError(f"input `{input_name}` has a fixed batch size of {shape[0]}, not 1")
@@ -249,18 +268,16 @@ def with_fixed_batch(keras: Any, model: Any) -> FixedModel:
                 f"layer `{layer.name}` computes in {layer.compute_dtype}; build the model with the dtype "
                 "policy float32 and load the weights into it"
             )
-        # The converter crashes on some of these.
-        if isinstance(layer, keras.layers.RNN) and not layer.unroll:
-            raise ConversionError(
-                f"layer `{layer.name}`: recurrent layers become loops, which have no int8 form; use unroll=True"
-            )
+    recurrent = recurrent_layers(keras, all_layers(model))
     try:
-        return _rebuilt(keras, model, specs, name)
+        return _rebuilt(keras, model, specs, name, recurrent)
     except Exception as e:
         raise ConversionError(f"the model cannot be called with one sample: {first_line(e)}") from e
 
 
-def _rebuilt(keras: Any, model: Any, specs: list[tuple[str, tuple[Any, ...], str]], name: str) -> FixedModel:
+def _rebuilt(
+    keras: Any, model: Any, specs: list[tuple[str, tuple[Any, ...], str]], name: str, recurrent: list[Any]
+) -> FixedModel:
     inputs = [keras.Input(batch_shape=(1, *shape[1:]), name=name) for name, shape, _ in specs]
     named: list[str] | None = None
     if isinstance(model, keras.Model):
@@ -279,4 +296,4 @@ def _rebuilt(keras: Any, model: Any, specs: list[tuple[str, tuple[Any, ...], str
     fixed = keras.Model(inputs, outputs, name=f"fixed_{name}")
     if named is None or len(named) != len(fixed.outputs):
         named = [f"output_{i}" for i in range(len(fixed.outputs))]
-    return FixedModel(model, fixed, inputs, named, KerasNames(model))
+    return FixedModel(model, fixed, inputs, named, KerasNames(model), recurrent)

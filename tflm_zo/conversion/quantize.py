@@ -72,6 +72,8 @@ def quantize(
 class _FloatTflite:
     """A float `.tflite` and ai-edge-quantizer, see `FloatModel`."""
 
+    notes: tuple[str, ...] = ()
+
     def __init__(self, model: Model | str | os.PathLike[str] | bytes) -> None:
         self._modules = _modules()
         self._model = _fixed(model.copy() if isinstance(model, Model) else load_model(model))

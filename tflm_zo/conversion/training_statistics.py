@@ -110,7 +110,7 @@ def training_statistics(tf: Any, keras: Any, fixed: FixedModel, model: Model, da
     if not remembering or len(data[0]) < 2:
         return None
     try:
-        with quiet(), normalized_by(remembering, fixed, data), fixed.names.apart():
+        with quiet(), normalized_by(remembering, fixed, data), fixed.converting(tf, keras):
             floating = load_model(_as_floats(tf, fixed))
     except Exception:
         # A model that fixes its batch, for instance: any of Keras' and TensorFlow's errors may come of it.

@@ -74,6 +74,8 @@ def _render(console: Console, result: dict[str, Any]) -> None:
         for port in result[kind]
     ]
     console.print(table("Inputs and outputs", ["", "name", "shape", "scale", "zero point"], rows))
+    for note in result["notes"]:
+        console.print(note)
     if result["float_accuracy"] is not None:
         console.print(f"accuracy here: float {result['float_accuracy']:.2%}, int8 {result['int8_accuracy']:.2%}")
     console.print(f"{result['output']}: {result['bytes']:,} bytes, {len(result['operators'])} operators")
