@@ -38,7 +38,7 @@ def test_files_that_hold_no_arrays(tmp_path: Path) -> None:
         path.write_bytes(content)
         refused(path, "no .npz or .npy file of numbers, or damaged")
     np.savez(path, x=np.array([None]))
-    refused(path, "contains an array of Python objects. Save an array of numbers (np.stack)")
+    refused(path, "contains an array of Python objects. Save an array of numbers (np.stack), with sequences")
 
 
 @pytest.mark.parametrize("header", [b"{'descr': '<f4', 'shape': (1", b"{'descr': [[[[", b"((((", b"9"])

@@ -25,6 +25,7 @@ from tflm_zo.converters.model import Operator
 from tflm_zo.converters.model.schema import OPERATOR_NAMES, BuiltinOperator
 from tflm_zo.core import OVER_LARGEST, OVER_SUM, join_losses
 from tflm_zo.data import Inputs, prepare
+from tflm_zo.io.arrays import gather
 from tflm_zo.runtime import available, load
 from tflm_zo.training.evaluation import evaluate
 
@@ -248,13 +249,61 @@ def test_bare_adapt_trains_sequences(tmp_path: Path) -> None:
     [
         (frames(4), np.array([[0, 1, 0, 0, 0]] * 4), "`y` must have one label a sequence"),
         (frames(4)[..., 1:], np.zeros(4, int), r"`x` must have samples of shape \[1, 1, 6\]"),
-        ([np.zeros((3, 6), np.int8), np.zeros((4, 6), np.int8)], np.zeros(2, int), "differ in shape"),
+        ([np.zeros((3, 6), np.int8), np.zeros((4, 5), np.int8)], np.zeros(2, int), "differ in shape"),
+        ([np.zeros((0, 6), np.int8), np.zeros((4, 6), np.int8)], np.zeros(2, int), "an empty sequence"),
         (frames(4), np.zeros((4, 3), int), "`y` must have 1 label"),
     ],
 )
 def test_data_that_are_no_sequences(x: Any, y: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         prepare(Inputs(zo_model()), x, y)
+
+
+LENGTHS = (5, 2, 4, 1)
+
+
+@pytest.mark.parametrize("form", ["list", "object array", "dictionary"])
+@pytest.mark.parametrize(("over", "outputs"), [("largest", 1), ("sum", 4)])
+def test_sequences_of_unequal_length(form: str, over: str, outputs: int) -> None:
+    """The padding has no effect: losses and outputs are those of each sequence alone."""
+    whole, y = frames(4), np.arange(4) % max(2, outputs)
+    clips = [clip[:length] for clip, length in zip(whole, LENGTHS, strict=True)]
+    x: Any = clips
+    if form == "object array":
+        x = np.empty(4, object)
+        x[:] = clips
+    model = Inputs(zo_model(outputs))
+    found = prepare(model, {"x": x, "y": y}) if form == "dictionary" else prepare(model, x, y)
+    assert found.steps == 5
+    for i, length in enumerate(LENGTHS):
+        wanted = np.full(5, -1)
+        wanted[0 if over == "largest" else length - 1 : length] = y[i]
+        np.testing.assert_array_equal(found.labels[i].ravel(), wanted)
+        np.testing.assert_array_equal(found.inputs[0][i, :length].reshape(length, FEATURES), clips[i])
+    own = load(zo_model(outputs), RUNTIMES[0])
+    together = evaluate(own, found)
+    alone = [evaluate(own, prepare(model, clip[None], y[i : i + 1])) for i, clip in enumerate(clips)]
+    assert together.correct == sum(each.correct or 0 for each in alone)
+    np.testing.assert_allclose(together.loss, np.mean([each.loss for each in alone]), rtol=1e-6)
+    adapt(with_variables(outputs), x, y, "weight", steps=2, validation_split=0)
+
+
+def test_labels_of_each_step_of_unequal_sequences() -> None:
+    clips, labels = [frames(1)[0, :3], frames(1)[0]], [[0, 1, 2], [3, 2, 1, 0, 3]]
+    found = prepare(Inputs(zo_model(4)), clips, labels)
+    np.testing.assert_array_equal(found.labels, [[0, 1, 2, -1, -1], labels[1]])
+    with pytest.raises(DataError, match="of one length for a mean squared error"):
+        prepare(Inputs(zo_model(4, loss="mse")), clips, np.zeros((2, 5, 4), np.int8))
+
+
+def test_frames_make_whole_steps() -> None:
+    given = gather([np.ones((6, 4)), np.ones((3, 4))], {"x": (3, 4)}, of_steps=True)
+    assert given.inputs[0].shape == (2, 2, 3, 4) and given.lengths is not None and given.lengths.tolist() == [2, 1]
+    with pytest.raises(DataError, match="whole steps of 3 frames. Received: 4 frames"):
+        gather([np.ones((6, 4)), np.ones((4, 4))], {"x": (3, 4)}, of_steps=True)
+    with pytest.raises(DataError, match="same lengths for each input"):
+        both = [np.ones((2, 4)), np.ones((1, 4))]
+        gather({"a": both, "b": both[::-1]}, {"a": (1, 4), "b": (1, 4)}, of_steps=True)
 
 
 def test_rehearsal_has_as_many_steps() -> None:

@@ -14,7 +14,7 @@ from ..converters.passes.loss import logits_of, output_number
 from ..converters.settings import LossKind
 from ..converters.states import main_graph
 from ..data import Labels, Samples, prepare
-from ..io.arrays import as_array, read_arrays, read_labels
+from ..io.arrays import as_array, padded, read_arrays, read_labels
 from ..io.errors import SettingsError
 from ..runtime import load
 from ..training.evaluation import Evaluation, Watch
@@ -69,7 +69,7 @@ def loss_told(
     output = graph.outputs[output_number(graph, loss_output)]
     if logits_of(graph, output)[1] is not None or output.type not in _OF_VALUES or not (output.shape and output.size):
         return loss
-    given, values = as_array(labels, "y"), output.size // output.shape[0]
+    given, values = as_array(padded(labels, "y", -1)[0], "y"), output.size // output.shape[0]
     if given.size == len(given) * values:
         if np.isin(given, (-1, 0, 1)).all():
             rows = given.reshape(-1, output.shape[-1])

@@ -24,6 +24,7 @@ from ..io.arrays import (
     in_steps,
     integer_labels,
     naming,
+    padded,
     read_labels,
 )
 from ..io.errors import DataError
@@ -94,7 +95,8 @@ def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
             the shape of the output and of the types of samples; without targets, the samples of a model with one
             input are the targets (an autoencoder). Of sequences, which a model with states takes, [samples, steps,
             ...], -1 for steps that do not count, as padding; or one label a sequence: of all steps if the loss is that
-            of the largest output, else of the last step.
+            of the largest output, else of the last step. A list of sequences of unequal length is padded, and padded
+            steps have the label -1.
 
     Raises:
         DataError: the data cannot be used; the message names the array and the constraint.
@@ -113,12 +115,12 @@ def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
     with naming(x):
         given = _gather(model, x)
         inputs = _inputs(model, given)
-        targets = given.y if y is None else as_array(y, "y")
+        targets = given.y if y is None else as_array(padded(y, "y", -1)[0] if model.metadata.states else y, "y")
         if targets is None:
             targets = _reconstruction(model, given)
         check_count(targets, len(inputs[0]), given.names[0])
         steps = _steps(model, inputs)
-        labels = prepare_labels(targets, loss, model.label_details(), steps)
+        labels = prepare_labels(targets, loss, model.label_details(), steps, given.lengths)
         if not labelled(labels, loss.kind).any():
             raise DataError("y: no sample has a label (all are -1)")
     return Data(inputs, labels, steps)
@@ -132,16 +134,23 @@ def _steps(model: Inputs, inputs: Sequence[NDArray[Any]]) -> int:
     return int(found.pop())
 
 
-def _of_steps(y: NDArray[Any], loss: ZoLoss, details: Details, steps: int) -> NDArray[Any]:
-    """Prepares the labels of sequences, for each step or for each sequence."""
+def _of_steps(
+    y: NDArray[Any], loss: ZoLoss, details: Details, steps: int, lengths: NDArray[Any] | None
+) -> NDArray[Any]:
+    """Prepares the labels of sequences, for each step or for each sequence. Steps from a length on are padding."""
+    if lengths is not None and loss.kind == "mse":
+        raise DataError("`x` must have sequences of one length for a mean squared error. Received: unequal lengths.")
+    lengths = np.full(len(y), steps) if lengths is None else lengths
     one = y.ndim == 1 or y.shape[1] != steps
     if one and loss.kind == "mse":
         raise DataError(f"`y` must have targets for each of {steps} steps. Received: shape {list(y.shape)}.")
     flat = y if one else y.reshape(-1, *y.shape[2:])
     labels = prepare_labels(flat, loss, details)
     labels = np.repeat(labels[:, None], steps, 1) if one else labels.reshape(len(y), steps, *labels.shape[1:])
+    step = np.arange(steps)
+    labels[step >= lengths[:, None]] = -1
     if one and loss.over == "sum":
-        labels[:, :-1] = -1
+        labels[step < lengths[:, None] - 1] = -1
     if loss.over == "largest" and ((labels >= 0) & (labels != labels.max(1, keepdims=True))).any():
         raise DataError(
             "`y` must have one label a sequence, since the loss is that of the step with the largest output. "
@@ -198,13 +207,15 @@ def prepare_input(x: ArrayLike, details: Details, name: str, *, of_steps: bool =
     return np.ascontiguousarray(quantize(given, scale, zero_point, dtype, name))
 
 
-def prepare_labels(y: ArrayLike, loss: ZoLoss, details: Details, steps: int = 1) -> NDArray[Any]:
+def prepare_labels(
+    y: ArrayLike, loss: ZoLoss, details: Details, steps: int = 1, lengths: NDArray[Any] | None = None
+) -> NDArray[Any]:
     """Prepares labels or targets of a loss for an input with these details, as `prepare` does, of sequences of so many
-    steps; see `Data`.
+    steps, or of these lengths and padded; see `Data`.
     """
     given = as_array(y, "y")
     if steps > 1:
-        return _of_steps(given, loss, details, steps)
+        return _of_steps(given, loss, details, steps, lengths)
     if loss.of_classes:
         return class_labels(given, loss.classes, loss.places)
     shape, dtype, scale, zero_point = details

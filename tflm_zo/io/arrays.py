@@ -38,6 +38,7 @@ class Gathered:
     names: list[str]  # name of each array in messages
     y: Array | None = None  # array `y` of a file or dictionary that has one, else None
     there: tuple[str, ...] = ()  # names of all arrays in the file or dictionary
+    lengths: Array | None = None  # steps of each sequence without its padding; None: all have the same number
 
 
 @contextlib.contextmanager
@@ -73,7 +74,10 @@ def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> 
         raise DataError("does not fit into memory") from e
     except _UNREADABLE as e:
         if str(e).startswith("Object arrays"):
-            raise DataError("contains an array of Python objects. Save an array of numbers (np.stack)") from e
+            raise DataError(
+                "contains an array of Python objects. Save an array of numbers (np.stack), with sequences of unequal "
+                "length padded at their end, and -1 in `y` [samples, steps] for the padded steps"
+            ) from e
         raise DataError("no .npz or .npy file of numbers, or damaged") from e
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):  # NumPy gives the bytes of a member that is no array
@@ -103,7 +107,8 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]], *, of_steps: bool =
     dictionary or the path of an ``.npz`` file with arrays named like the inputs, or ``x`` (for several inputs ``x0``,
     ``x1``, …), and ``y`` for labels; or the path of an ``.npy`` file with the samples of a single input. `shapes` are
     those of one sample by the input's name; dimensions of size 1 may be missing or added. With `of_steps`, samples may
-    also be sequences, [samples, steps, ...]; the steps may continue the first dimension of an input.
+    also be sequences, [samples, steps, ...]; the steps may continue the first dimension of an input. A list or
+    object array of sequences of unequal length is padded.
 
     Raises DataError if the file cannot be read, or an array is missing, has no numbers, is empty or not finite, or has
     another shape or number of samples than expected. The caller puts the file's name before the message, see `naming`.
@@ -126,13 +131,56 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]], *, of_steps: bool =
                 "list with an array [samples, …] for each, or a dictionary"
             )
         called, given = names, list(source)
+    rows: list[Array | None] = [None] * len(given)
+    if of_steps:
+        given, rows = map(
+            list, zip(*(padded(value, name) for name, value in zip(called, given, strict=True)), strict=True)
+        )
     arrays = [as_array(value, name) for name, value in zip(called, given, strict=True)]
     for name, array in zip(called, arrays, strict=True):
         if len(array) != len(arrays[0]):
             raise DataError(f"{called[0]} has {len(arrays[0])} samples, {name} has {len(array)}")
     shape_of = in_steps if of_steps else in_shape
     shaped = [shape_of(array, shape, name) for name, array, shape in zip(called, arrays, shapes.values(), strict=True)]
-    return Gathered(shaped, called, None if y is None else as_array(y, "y"), there)
+    lengths = [
+        _steps_of(own, array, given, shape, name)
+        for own, array, given, shape, name in zip(rows, shaped, arrays, shapes.values(), called, strict=True)
+        if own is not None
+    ]
+    if any((own != lengths[0]).any() for own in lengths):
+        raise DataError("`x` must have sequences of the same lengths for each input. Received: other lengths.")
+    labels = None if y is None else as_array(padded(y, "y", -1)[0] if of_steps else y, "y")
+    return Gathered(shaped, called, labels, there, lengths[0] if lengths else None)
+
+
+def padded(value: Any, name: str, fill: int | None = None) -> tuple[Any, Array | None]:
+    """Returns sequences of unequal length, a list or object array of arrays [rows, ...], as one array with `fill` or
+    the last row behind the shorter ones, and their lengths; any other value unchanged, and None. Raises DataError if a
+    sequence is empty.
+    """
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O" and value.ndim == 1:
+        value = list(value)
+    if not isinstance(value, list | tuple):
+        return value, None
+    sequences = [unmasked(sequence, name) for sequence in value]
+    lengths = np.array([len(s) if s.ndim else 0 for s in sequences])
+    same = len({(s.ndim, *s.shape[1:]) for s in sequences}) == 1 and sequences[0].ndim > 0
+    if not same or len(set(lengths.tolist())) == 1:
+        return value, None
+    if not lengths.all():
+        raise DataError(f"`{name}` must have at least one step in each sequence. Received: an empty sequence.")
+    most = int(lengths.max())
+    behind = [np.full((most - len(s), *s.shape[1:]), s[-1:] if fill is None else fill, s.dtype) for s in sequences]
+    return np.stack([np.concatenate(pair) for pair in zip(sequences, behind, strict=True)]), lengths
+
+
+def _steps_of(rows: Array, shaped: Array, array: Array, shape: Sequence[int], name: str) -> Array:
+    """Returns the steps of sequences with so many rows, of which a step of the input may take several."""
+    of_step = array.shape[1] // (shaped.shape[1] if shaped.ndim > len(shape) + 1 else 1)
+    if (rows % of_step).any():
+        wrong = rows[rows % of_step > 0][0]
+        raise DataError(f"`{name}` must have sequences of whole steps of {of_step} frames. Received: {wrong} frames.")
+    return np.asarray(rows // of_step)
 
 
 def _numbered(names: list[str]) -> list[str]:
