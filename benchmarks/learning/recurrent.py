@@ -4,8 +4,9 @@
     python benchmarks/learning/recurrent.py [--layers GRU LSTM] [--subject 7] [-o folder]
 
 The data are `watch.npz` in the folder TFLM_ZO_DATA, with the splits of `sensors.py`, at half their rate: 32 steps of 6
-values. A network has one recurrent layer of 24 units and a dense layer. *LSTM unrolled* is an LSTM of unroll=True. The
-folder gets the models and the data, for the command line.
+values. A network has one recurrent layer of 24 units and a dense layer. *LSTM unrolled* is an LSTM of unroll=True.
+*Weights* and *last layer*, by exact gradients, have a budget of 10⁵ forward passes. The folder gets the models and the
+data, for the command line.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from sensors import watch
 import tflm_zo as zo
 from tflm_zo.io.table import table
 
+BUDGET = 1e5  # forward passes
 LAYERS = ("SimpleRNN", "GRU", "LSTM", "LSTM unrolled")
 
 
@@ -57,7 +59,8 @@ def row_of(kind: str, subject: int, folder: Path) -> list[str]:
         zo.evaluate(path, *test).accuracy or 0.0,
     ]
     last = zo.algorithms.exact(layers=zo.Last(1))
-    adapted = [zo.adapt(path, x[shift.adapt], y[shift.adapt], way) for way in (None, "weight", last)]
+    adapted = [zo.adapt(path, x[shift.adapt], y[shift.adapt])]
+    adapted += [zo.adapt(path, x[shift.adapt], y[shift.adapt], way, budget=BUDGET) for way in ("weight", last)]
     found += [zo.evaluate(each.model, *test).accuracy or 0.0 for each in adapted]
     choice = adapted[0].choice
     way = "" if choice is None else choice.best.candidate.way.name
