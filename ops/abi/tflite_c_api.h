@@ -29,7 +29,7 @@ typedef struct TfLiteFloatArray {
   float data[];
 } TfLiteFloatArray;
 
-typedef enum TfLiteType { kTfLiteInt32 = 2, kTfLiteInt16 = 7, kTfLiteInt8 = 9 } TfLiteType;
+typedef enum TfLiteType { kTfLiteInt32 = 2, kTfLiteInt64 = 4, kTfLiteInt16 = 7, kTfLiteInt8 = 9 } TfLiteType;
 
 enum {
   kTfLiteBuiltinAdd = 0,

@@ -44,10 +44,11 @@ static double factor_of(const zo_node* node, int32_t channel) {
   return (double)product / (double)t.output->params.scale;
 }
 
-/* Common checks of all three, for so many output channels. */
-static bool supports(const zo_node* node, TfLiteFusedActivation activation, int rank, int32_t channels) {
+/* Common checks of all layers, for so many output channels. `is_activation` checks types of input and output. */
+static bool supports(const zo_node* node, bool (*is_activation)(const TfLiteTensor*), TfLiteFusedActivation activation,
+                     int rank, int32_t channels) {
   const tensors t = tensors_of(node);
-  if (!zo_is_int8(t.input) || !zo_has_scale(t.input) || !zo_is_int8(t.output) || !zo_has_scale(t.output) ||
+  if (!is_activation(t.input) || !zo_has_scale(t.input) || !is_activation(t.output) || !zo_has_scale(t.output) ||
       !zo_is_int8(t.filters) || !zo_has_rank(t.filters, rank) || !zo_is_clamp(activation) || channels < 1) {
     return false;
   }
@@ -57,7 +58,9 @@ static bool supports(const zo_node* node, TfLiteFusedActivation activation, int 
     if (!zo_is_multiplier(factor_of(node, c))) return false;
   }
   if (bias_index(node) == kTfLiteOptionalTensor) return true;
-  return t.bias != NULL && t.bias->type == kTfLiteInt32 && t.bias->bytes == (uint64_t)channels * sizeof(int32_t);
+  const bool is_wide = t.input->type == kTfLiteInt16;
+  return t.bias != NULL && t.bias->type == (is_wide ? kTfLiteInt64 : kTfLiteInt32) &&
+         t.bias->bytes == (uint64_t)channels * (is_wide ? sizeof(int64_t) : sizeof(int32_t));
 }
 
 static bool is_depthwise(const zo_node* node) { return node->builtin == kTfLiteBuiltinDepthwiseConv2d; }
@@ -90,22 +93,25 @@ bool zo_exact_conv_supports(const zo_node* node) {
   const TfLiteTensor* filters = zo_node_input(node, kFilters);
   zo_window window;
   return filters != NULL && zo_has_rank(filters, 4) &&
-         supports(node, conv_params(node).activation, 4, filters->dims->data[is_depthwise(node) ? 3 : 0]) &&
+         supports(node, zo_is_int8, conv_params(node).activation, 4, filters->dims->data[is_depthwise(node) ? 3 : 0]) &&
          conv_window(node, &window);
 }
 
-bool zo_exact_fully_connected_supports(const zo_node* node) {
+/* Values of `size` bytes. */
+static bool dense_supports(const zo_node* node, bool (*is_activation)(const TfLiteTensor*), size_t size) {
   const TfLiteFullyConnectedParams* params = (const TfLiteFullyConnectedParams*)node->params;
   const tensors t = tensors_of(node);
   if (t.filters == NULL || !zo_has_rank(t.filters, 2) || params->weights_format != 0 ||
-      !supports(node, params->activation, 2, t.filters->dims->data[0])) {
+      !supports(node, is_activation, params->activation, 2, t.filters->dims->data[0])) {
     return false;
   }
   const size_t units = (size_t)t.filters->dims->data[0];
-  const size_t depth = (size_t)t.filters->dims->data[1];
-  return t.input->bytes > 0 && t.input->bytes % depth == 0 && t.input->bytes <= INT32_MAX &&
-         t.output->bytes == t.input->bytes / depth * units;
+  const size_t row = (size_t)t.filters->dims->data[1] * size;
+  return t.input->bytes > 0 && t.input->bytes % row == 0 && t.input->bytes <= INT32_MAX &&
+         t.output->bytes == t.input->bytes / row * units * size;
 }
+
+bool zo_exact_fully_connected_supports(const zo_node* node) { return dense_supports(node, zo_is_int8, 1); }
 
 /* The layer, but for its window; false if memory is short. */
 static bool layer_of(const zo_node* node, TfLiteFusedActivation activation, int32_t channels, int32_t threads,
@@ -218,4 +224,77 @@ void zo_exact_filters_free(void* self) {
   zo_depthwise_conv_free(op->depthwise);
   zo_offset_filters_free(op->offset_filters);
   free(op);
+}
+
+/* --- FULLY_CONNECTED of int16. TFLM rounds its sums of 64 bits once, LiteRT in float. --- */
+
+typedef struct dense16 {
+  int32_t depth, units, min, max;
+  zo_multiplier multipliers[];
+} dense16;
+
+static bool is_int16(const TfLiteTensor* tensor) {
+  return tensor != NULL && tensor->type == kTfLiteInt16 && tensor->params.zero_point == 0;
+}
+
+bool zo_exact_dense16_supports(const zo_node* node) {
+  if (!dense_supports(node, is_int16, sizeof(int16_t))) return false;
+  const TfLiteTensor* filters = zo_node_input(node, kFilters);
+  for (int32_t unit = 0; unit < filters->dims->data[0]; ++unit) {
+    if (factor_of(node, unit) >= 128.0) return false; /* beyond TFLM's shifts */
+  }
+  return filters->params.zero_point == 0;
+}
+
+int32_t zo_exact_dense16_samples(const zo_node* node) {
+  return zo_exact_fully_connected_samples(node) / (int32_t)sizeof(int16_t);
+}
+
+void* zo_exact_dense16_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
+  (void)kernels;
+  (void)threads;
+  const tensors t = tensors_of(node);
+  const int32_t units = t.filters->dims->data[0];
+  dense16* self = malloc(sizeof *self + (size_t)units * sizeof self->multipliers[0]);
+  if (self == NULL) return NULL;
+  self->units = units;
+  self->depth = t.filters->dims->data[1];
+  for (int32_t unit = 0; unit < units; ++unit) {
+    self->multipliers[unit] = zo_quantize_multiplier(factor_of(node, unit));
+  }
+  zo_activation_range(((const TfLiteFullyConnectedParams*)node->params)->activation, t.output, &self->min, &self->max);
+  return self;
+}
+
+bool zo_exact_dense16_begin(void* self, const zo_node* node) {
+  (void)self;
+  const TfLiteTensor* bias = zo_tensor_at(node->context, node->inputs, kBias);
+  return zo_tensor_at(node->context, node->inputs, kFilters)->data != NULL && (bias == NULL || bias->data != NULL);
+}
+
+/* sum * multiplier, whose 16 upper bits count; modulo 2^64 where TFLM's overflows. */
+static int32_t requantize_sum(uint64_t sum, zo_multiplier multiplier) {
+  const uint64_t reduced = multiplier.value < 0x7FFF0000 ? ((uint32_t)multiplier.value + 0x8000u) >> 16 : 0x7FFFu;
+  const uint32_t bits = (uint32_t)(15 - multiplier.shift);
+  return (int32_t)zo_floor_shift64((int64_t)(sum * reduced + (UINT64_C(1) << (bits - 1u))), bits);
+}
+
+void zo_exact_dense16_run(const void* self, const zo_node* node, zo_share share) {
+  const dense16* op = (const dense16*)self;
+  const TfLiteTensor* biases = zo_tensor_at(node->context, node->inputs, kBias);
+  const int64_t* bias = biases == NULL ? NULL : (const int64_t*)biases->data;
+  const int16_t* x = (const int16_t*)zo_tensor_at(node->context, node->inputs, kInput)->data;
+  int16_t* y = (int16_t*)zo_tensor_at(node->context, node->outputs, 0)->data;
+  x += (ptrdiff_t)share.first * op->depth;
+  y += (ptrdiff_t)share.first * op->units;
+  for (int32_t sample = 0; sample < share.count; ++sample, x += op->depth) {
+    const int8_t* w = (const int8_t*)zo_tensor_at(node->context, node->inputs, kFilters)->data;
+    for (int32_t unit = 0; unit < op->units; ++unit, w += op->depth) {
+      int64_t sum = 0;
+      for (int32_t i = 0; i < op->depth; ++i) sum += x[i] * w[i];
+      const uint64_t whole = (uint64_t)sum + (bias != NULL ? (uint64_t)bias[unit] : 0u);
+      const int32_t value = requantize_sum(whole, op->multipliers[unit]);
+      *y++ = (int16_t)(value < op->min ? op->min : (value > op->max ? op->max : value));
+    }
+  }
 }

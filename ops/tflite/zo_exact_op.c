@@ -31,6 +31,8 @@ static const operations kOperations[] = {
     {kTfLiteBuiltinFullyConnected, "FULLY_CONNECTED", zo_exact_fully_connected_supports,
      zo_exact_fully_connected_create, zo_exact_fully_connected_samples, zo_exact_filters_begin, zo_exact_filters_run,
      zo_exact_filters_free},
+    {kTfLiteBuiltinFullyConnected, "FULLY_CONNECTED", zo_exact_dense16_supports, zo_exact_dense16_create,
+     zo_exact_dense16_samples, zo_exact_dense16_begin, zo_exact_dense16_run, free},
     {kTfLiteBuiltinAdd, "ADD", zo_exact_add_supports, zo_exact_add_create, zo_node_samples, NULL, zo_exact_add_run,
      free},
     {kTfLiteBuiltinAveragePool2d, "AVERAGE_POOL_2D", zo_exact_pool_supports, zo_exact_pool_create, zo_node_samples,
@@ -49,28 +51,28 @@ static const operations kOperations[] = {
      zo_exact_lstm_create, zo_exact_lstm_samples, zo_exact_lstm_begin, zo_exact_lstm_run, free},
 };
 
-static const operations* find(int builtin) {
-  for (size_t i = 0; i < sizeof kOperations / sizeof kOperations[0]; ++i) {
-    if (kOperations[i].builtin == builtin) return &kOperations[i];
+/* The operations of a node; null if none support it. */
+static const operations* find(const zo_node* node) {
+  for (size_t i = 0; node->params != NULL && i < sizeof kOperations / sizeof kOperations[0]; ++i) {
+    if (kOperations[i].builtin == node->builtin && kOperations[i].supports(node)) return &kOperations[i];
   }
   return NULL;
 }
 
 const char* zo_exact_op_name(int builtin) {
-  const operations* own = find(builtin);
-  return own != NULL ? own->name : "an operator";
+  for (size_t i = 0; i < sizeof kOperations / sizeof kOperations[0]; ++i) {
+    if (kOperations[i].builtin == builtin) return kOperations[i].name;
+  }
+  return "an operator";
 }
 
-bool zo_exact_op_supports(const zo_node* node) {
-  const operations* own = find(node->builtin);
-  return own != NULL && node->params != NULL && own->supports(node);
-}
+bool zo_exact_op_supports(const zo_node* node) { return find(node) != NULL; }
 
 zo_exact_op* zo_exact_op_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads) {
-  if (!zo_exact_op_supports(node)) return NULL;
-  zo_exact_op* op = malloc(sizeof *op);
+  const operations* own = find(node);
+  zo_exact_op* op = own != NULL ? malloc(sizeof *op) : NULL;
   if (op == NULL) return NULL;
-  op->operations = find(node->builtin);
+  op->operations = own;
   op->samples = op->operations->samples(node);
   op->self = op->operations->create(node, kernels, threads);
   if (op->self == NULL) {

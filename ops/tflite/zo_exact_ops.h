@@ -19,6 +19,13 @@ bool zo_exact_filters_begin(void* self, const zo_node* node);
 void zo_exact_filters_run(const void* self, const zo_node* node, zo_share share);
 void zo_exact_filters_free(void* self);
 
+/* FULLY_CONNECTED of int16. */
+bool zo_exact_dense16_supports(const zo_node* node);
+int32_t zo_exact_dense16_samples(const zo_node* node);
+void* zo_exact_dense16_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads);
+bool zo_exact_dense16_begin(void* self, const zo_node* node);
+void zo_exact_dense16_run(const void* self, const zo_node* node, zo_share share);
+
 /* ADD of two tensors of one shape. */
 bool zo_exact_add_supports(const zo_node* node);
 void* zo_exact_add_create(const zo_node* node, const zo_kernel_set* kernels, int32_t threads);

@@ -71,15 +71,15 @@ bool zo_is_clamp(TfLiteFusedActivation activation) {
   return (int)activation >= kTfLiteActNone && (int)activation <= kTfLiteActRelu6;
 }
 
-/* Within +-2^15, far outside int8 already. */
+/* Within +-2^15, which no level of int8 or int16 exceeds. */
 static int32_t quantize(float value, const TfLiteTensor* tensor) {
   const float steps = roundf(value / tensor->params.scale);
   return tensor->params.zero_point + (int32_t)fminf(fmaxf(steps, -32768.0f), 32768.0f);
 }
 
 void zo_activation_range(TfLiteFusedActivation activation, const TfLiteTensor* output, int32_t* min, int32_t* max) {
-  *min = INT8_MIN;
-  *max = INT8_MAX;
+  *min = output->type == kTfLiteInt16 ? INT16_MIN : INT8_MIN;
+  *max = output->type == kTfLiteInt16 ? INT16_MAX : INT8_MAX;
   if (activation == kTfLiteActNone) return;
   const int32_t low = quantize(activation == kTfLiteActReluN1To1 ? -1.0f : 0.0f, output);
   if (low > *min) *min = low;

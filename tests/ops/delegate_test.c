@@ -284,6 +284,53 @@ static int svdf(int tensor, int change) {
   return claimed + run;
 }
 
+/* FULLY_CONNECTED of int16: outputs are half of sums. */
+static int dense16(int tensor, int change) {
+  int16_t x[kSamples * kDepth] = {1000, 2000, 3001, -1000, -2000, -3001}, y[kSamples * kUnits] = {0};
+  int8_t weights[kUnits * kDepth] = {1, 1, 1, 2, 2, 2, -3, -3, -3, 127, 127, 127};
+  int64_t bias[kUnits] = {0, 8, -8, INT64_MIN};
+  TfLiteFullyConnectedParams params = {kTfLiteActRelu6, change == 7};
+  fake_runtime r;
+  TfLiteDelegate* delegate = create("exact", "1");
+  const int node = begin_with(&r, kTfLiteBuiltinFullyConnected, &params);
+  fake_input(&r, node, fake_tensor(&r, kTfLiteInt16, x, sizeof x));
+  fake_input(&r, node, fake_tensor(&r, kTfLiteInt8, weights, sizeof weights));
+  fake_input(&r, node, fake_tensor(&r, kTfLiteInt64, bias, sizeof bias));
+  fake_output(&r, node, fake_tensor(&r, kTfLiteInt16, y, sizeof y));
+  r.dims[1].size = 2;
+  r.dims[1].data[0] = kUnits;
+  r.dims[1].data[1] = kDepth;
+  for (int t = 0; t < 4; t += 3) r.tensors[t].params.scale = 1.0f / 4096.0f;
+  if (change == 1) r.tensors[tensor].type = kTfLiteInt32;
+  if (change == 2) r.tensors[tensor].bytes -= 1;
+  if (change == 3) r.tensors[tensor].params.scale = NAN;
+  if (change == 4) r.tensors[tensor].params.zero_point = 1;
+  if (change == 5) r.inputs[0].data[tensor] = -1;
+  if (change == 6) r.tensors[tensor].params.scale *= 256.0f; /* a factor of 128 */
+  if (change == 10) r.tensors[tensor].data = NULL;
+  const int claimed = fake_apply(&r, delegate) == kTfLiteOk && r.claims > 0u;
+  const int run = claimed && fake_invoke(&r) == kTfLiteOk;
+  if (run && change == 0) {
+    CHECK(y[0] == 3001 && y[1] == 6005 && y[2] == 0 && y[4] == 0 && y[5] == 0 && y[6] == 8998);
+  }
+  fake_end(&r);
+  tflite_plugin_destroy_delegate(delegate);
+  return claimed + run;
+}
+
+static void test_dense16(void) {
+  CHECK(dense16(0, 0) == 2);
+  for (int tensor = 0; tensor < 4; ++tensor) {
+    CHECK(dense16(tensor, 1) == 0 && dense16(tensor, 2) == 0);
+    if (tensor == 0 || tensor == 3) CHECK(dense16(tensor, 3) == 0);
+    if (tensor != 2) CHECK(dense16(tensor, 4) == 0);
+    if (tensor < 3) CHECK(dense16(tensor, 5) == (tensor == 2 ? 2 : 0));
+    CHECK(dense16(tensor, 10) == (tensor == 3 ? 2 : 1)); /* an output gets memory of its own */
+  }
+  CHECK(dense16(0, 6) == 0);
+  CHECK(dense16(0, 7) == 0);
+}
+
 static void test_svdf(void) {
   CHECK(svdf(0, 0) == 2);
   for (int tensor = 0; tensor < 6; ++tensor) {
@@ -503,6 +550,7 @@ int main(void) {
   for (int threads = -1; threads < 5; ++threads) test_threads(threads);
   test_threads(1 << 20); /* more than there are: one */
   test_fully_connected();
+  test_dense16();
   test_svdf();
   test_lstm();
   test_custom_ops();

@@ -34,6 +34,7 @@ class Layer:
     zero_point: int
     bias: int  # largest magnitude; 0: none
     seed: int
+    bits: int = 8  # of activations
 
     @property
     def output(self) -> tuple[int, ...]:
@@ -77,8 +78,16 @@ def any_layer(draw: st.DrawFn) -> Layer:
     return layer
 
 
+@st.composite
+def any_int16_layer(draw: st.DrawFn) -> Layer:
+    layer = dataclasses.replace(draw(any_layer()), bits=16, input_zero_point=0, zero_point=0)
+    if layer.operator == "FULLY_CONNECTED":
+        return layer
+    return dataclasses.replace(layer, bias=max(layer.bias, 1))  # LiteRT takes no convolution without
+
+
 def build(layer: Layer) -> bytes:
-    g, rng = GraphBuilder(layer.seed), np.random.default_rng(layer.seed)
+    g, rng = GraphBuilder(layer.seed, bits=layer.bits), np.random.default_rng(layer.seed)
     depth, outputs = layer.image[3], layer.output[-1]
     x = g.input("x", layer.image, 0.05, layer.input_zero_point)
     shape: list[int] = {
@@ -94,9 +103,8 @@ def build(layer: Layer) -> bytes:
     index = g.tensor("w", shape, schema.TensorType.INT8, data=filters.tobytes(), scales=scales.tolist(), axis=axis)
     inputs = [x.index, index, -1]
     if layer.bias:
-        bias = rng.integers(-layer.bias, layer.bias, outputs, endpoint=True).astype(np.int32)
-        products = (np.float32(0.05) * scales).astype(np.float32).tolist()
-        inputs[2] = g.tensor("b", [outputs], schema.TensorType.INT32, data=bias.tobytes(), scales=products)
+        bias = rng.integers(-layer.bias, layer.bias, outputs, endpoint=True)
+        inputs[2] = g.bias_of("b", bias, (np.float32(x.scale) * scales).astype(np.float32).tolist())
     y = g.value("y", layer.output, float(np.float32(0.05 * 0.01 / layer.factor)), layer.zero_point, 1.0)
     options: dict[str, Any] = {"fusedActivationFunction": layer.activation}
     if layer.operator != "FULLY_CONNECTED":
@@ -124,3 +132,17 @@ def test_bits_are_tflms(kernels: str, layer: Layer) -> None:
     changeable, filters = with_filters_as_inputs(load_model(model))
     (found,) = run_plain(changeable.to_bytes(), "litert", [x, *filters], kernels)
     np.testing.assert_array_equal(found, expected)
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(layer=any_int16_layer())
+def test_int16_bits_are_tflms(layer: Layer) -> None:
+    """LiteRT's reference convolutions, and the delegate's dense layer."""
+    require("tflm")
+    model, rng = build(layer), np.random.default_rng(layer.seed)
+    limit = rng.choice([40, 3000, 32768])
+    x = rng.integers(-limit, limit, layer.image).astype(np.int16)
+    (expected,) = run_plain(model, "tflm", [x])
+    changeable, filters = with_filters_as_inputs(load_model(model))
+    for found in (run_plain(model, "litert", [x]), run_plain(changeable.to_bytes(), "litert", [x, *filters])):
+        np.testing.assert_array_equal(found[0], expected)

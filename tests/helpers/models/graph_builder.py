@@ -195,16 +195,29 @@ Activation = schema.ActivationFunctionType
 
 
 class GraphBuilder(GraphFile):
-    """Adds layers one after the other; ``build`` returns the model. `bias_axis`: the quantized dimension of biases."""
+    """Adds layers one after the other; ``build`` returns the model. `bias_axis`: the quantized dimension of biases.
+    With 16 `bits` activations are int16 and biases int64.
+    """
 
-    def __init__(self, seed: int = 0, *, bias_axis: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, bias_axis: int = 0, bits: int = 8) -> None:
         super().__init__()
         self.rng = np.random.default_rng(seed)
         self.bias_axis = bias_axis
+        self.bits = bits
 
     def value(self, name: str, shape: Sequence[int], scale: float, zero_point: int, rms: float) -> Value:
-        """Adds an int8 activation."""
-        index = self.tensor(name, shape, schema.TensorType.INT8, scales=[scale], zero_points=[zero_point])
+        """Adds an activation. Scale and zero point are those of int8; int16 has the same range around 0."""
+        if self.bits == 16:
+            scale, zero_point = scale * (2 if zero_point == -128 else 1) / 256, 0
+        return self._exactly(name, shape, scale, zero_point, rms)
+
+    def like(self, x: Value, name: str, shape: Sequence[int]) -> Value:
+        """Adds an activation with scale and zero point of another one."""
+        return self._exactly(name, shape, x.scale, x.zero_point, x.rms)
+
+    def _exactly(self, name: str, shape: Sequence[int], scale: float, zero_point: int, rms: float) -> Value:
+        dtype = schema.TensorType.INT16 if self.bits == 16 else schema.TensorType.INT8
+        index = self.tensor(name, shape, dtype, scales=[scale], zero_points=[zero_point])
         # the file stores float32, and consumers compute with it
         return Value(index, tuple(shape), float(np.float32(scale)), zero_point, rms)
 
@@ -252,11 +265,16 @@ class GraphBuilder(GraphFile):
         return index, scales, float(np.sqrt(np.mean(real**2)))
 
     def bias(self, name: str, channels: int, scales: np.ndarray, rms: float) -> int:
-        """Adds an int32 bias of scale input * filter, of about a third of the output's rms."""
+        """Adds a bias of scale input * filter, of about a third of the output's rms."""
         real = self.rng.normal(0, rms / 3, channels)
-        data = np.round(real / scales.astype(np.float64)).astype(np.int32)
+        return self.bias_of(name, np.round(real / scales.astype(np.float64)), scales.tolist())
+
+    def bias_of(self, name: str, values: np.ndarray, scales: Sequence[float]) -> int:
+        """Adds a bias with these values, [channels]."""
+        kind, dtype = ("INT64", np.int64) if self.bits == 16 else ("INT32", np.int32)
+        data = values.astype(dtype).tobytes()
         return self.tensor(
-            name, [channels], schema.TensorType.INT32, data=data.tobytes(), scales=scales.tolist(), axis=self.bias_axis
+            name, values.shape, getattr(schema.TensorType, kind), data=data, scales=scales, axis=self.bias_axis
         )
 
     def weighted(
@@ -340,7 +358,7 @@ class GraphBuilder(GraphFile):
 
     def pool(self, x: Value, name: str, size: int = 2, average: bool = False) -> Value:
         batch, height, width, depth = x.shape
-        y = self.value(name, [batch, height // size, width // size, depth], x.scale, x.zero_point, x.rms)
+        y = self.like(x, name, [batch, height // size, width // size, depth])
         window = dict.fromkeys(("strideH", "strideW", "filterHeight", "filterWidth"), size)
         code = "AVERAGE_POOL_2D" if average else "MAX_POOL_2D"
         self.operator(code, [x.index], [y.index], "Pool2D", padding=Padding.VALID, **window)
@@ -348,7 +366,7 @@ class GraphBuilder(GraphFile):
 
     def reshape(self, x: Value, name: str, shape: Sequence[int], options: bool = True) -> Value:
         """RESHAPE with its shape as a constant tensor and, if ``options``, as an option as well."""
-        y = self.value(name, shape, x.scale, x.zero_point, x.rms)
+        y = self.like(x, name, shape)
         inputs = [x.index, self.int32(f"{name}/shape", shape)]
         if options:
             self.operator("RESHAPE", inputs, [y.index], "Reshape", newShape=np.asarray(shape, np.int32))
@@ -368,8 +386,7 @@ class GraphBuilder(GraphFile):
         shape = list(values[0].shape)
         shape[axis] = sum(v.shape[axis] for v in values)
         # int8 CONCATENATION in TFLM wants the quantization of its inputs; the caller sees to that.
-        first = values[0]
-        y = self.value(name, shape, first.scale, first.zero_point, first.rms)
+        y = self.like(values[0], name, shape)
         self.operator("CONCATENATION", [v.index for v in values], [y.index], "Concatenation", axis=axis)
         return y
 
@@ -402,7 +419,7 @@ class GraphBuilder(GraphFile):
     def mean(self, x: Value, name: str, axes: Sequence[int], keep_dims: bool = False) -> Value:
         """Adds MEAN over ``axes``."""
         shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keep_dims or i not in axes]
-        y = self.value(name, shape, x.scale, x.zero_point, x.rms)
+        y = self.like(x, name, shape)
         inputs = [x.index, self.int32(f"{name}/axes", axes)]
         self.operator("MEAN", inputs, [y.index], "Reducer", keepDims=keep_dims)
         return y
