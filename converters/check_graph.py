@@ -11,7 +11,16 @@ from .check_kernel import check_kernel, refuse
 from .check_recurrent import check_recurrent
 from .constants import ETHOS_U, OWN_OPERATORS
 from .errors import ConversionError
-from .kernels import CONVERSIONS, FILTER_OPERATORS, FLOAT_EDGES, KERNELS, STATES, WITH_INT16, channel_axis, check_arity
+from .kernels import (
+    CONVERSIONS,
+    FILTER_OPERATORS,
+    FLOAT_EDGES,
+    KERNELS,
+    STATES,
+    channel_axis,
+    check_arity,
+    depends_on_build,
+)
 from .model import Operator, Subgraph, Tensor
 from .model.schema import BuiltinOperator, TensorType
 
@@ -48,6 +57,10 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
             continue
         if op.code.name not in OWN_OPERATORS:
             _check_operator(op, filters)
+        readers = graph.consumers().get(op.outputs[0], []) if depends_on_build(op) else []
+        if any(o.builtin not in CONVERSIONS for o in readers):
+            why = "builds of TFLM differ by a level in a SOFTMAX of int16, which may be at an output only"
+            refuse(op, f"{why}; convert the model with int8 activations")
     check_flow(graph)
 
 
@@ -125,7 +138,7 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
             "quantization (a representative data set), not float or dynamic-range; tflm-zo convert takes "
             "a float .tflite",
         )
-    elif tensor.type == TensorType.INT16 and op.builtin not in WITH_INT16:
+    elif tensor.type == TensorType.INT16 and not KERNELS[op.builtin].has_int16:
         refuse(op, f"tensor `{tensor.name}` is INT16; convert the model with int8 activations")
     elif tensor.type == TensorType.UINT8:
         refuse(op, f"tensor `{tensor.name}` is UINT8 (the old quantization); convert the model to int8")
@@ -148,14 +161,21 @@ def _check_activation(op: Operator, tensor: Tensor) -> None:
 def _check_filter(op: Operator, filters: Collection[Tensor]) -> None:
     data, weights, bias = op.input(0), op.input(1), op.input(2)
     assert data is not None and weights is not None  # by arity
-    if data.type != TensorType.INT8 or op.outputs[0].type != TensorType.INT8:
-        refuse(op, f"activations `{data.name}` and `{op.outputs[0].name}` must both be int8")
+    if data.type not in (TensorType.INT8, TensorType.INT16) or op.outputs[0].type != data.type:
+        refuse(op, f"activations `{data.name}` and `{op.outputs[0].name}` must both be int8 or int16")
     if weights.type != TensorType.INT8:
         refuse(op, f"filter `{weights.name}` is {weights.type_name}; only int8 weights can be trained")
     if len(weights.shape) != _RANK[op.builtin] or not weights.size:
         refuse(op, f"filter `{weights.name}` has shape {list(weights.shape)}")
     if op.builtin == BuiltinOperator.CONV_2D and data.shape[-1] % weights.shape[-1]:
         refuse(op, f"filter `{weights.name}` of shape {list(weights.shape)} does not fit {data.shape[-1]} channels")
+    is_int16, bias_type = data.type == TensorType.INT16, TensorType.INT32
+    if is_int16:
+        bias_type = TensorType.INT64
+        if bias is None and op.builtin == BuiltinOperator.CONV_2D:
+            refuse(op, "LiteRT takes a convolution of int16 with a bias only; convert the model with one")
+        if op.builtin == BuiltinOperator.CONV_2D and data.shape[-1] != weights.shape[-1]:
+            refuse(op, "CMSIS-NN has no grouped convolution of int16; convert the model with int8 activations")
     if not weights.is_constant and weights not in filters:
         return
     axis, quantization = channel_axis(op), weights.quantization
@@ -165,8 +185,9 @@ def _check_filter(op: Operator, filters: Collection[Tensor]) -> None:
         refuse(op, f"filter `{weights.name}` is not quantized per output channel")
     if np.any(quantization.zero_points):
         refuse(op, f"filter `{weights.name}` has a zero point other than 0, which int8 kernels do not take")
-    if bias is not None and bias.type != TensorType.INT32:
-        refuse(op, f"bias `{bias.name}` is {bias.type_name}, int8 kernels take INT32")
+    if bias is not None and bias.type != bias_type:
+        kernels = "int16 kernels take INT64" if is_int16 else "int8 kernels take INT32"
+        refuse(op, f"bias `{bias.name}` is {bias.type_name}, {kernels}; convert the model again")
     if bias is not None and bias.size != weights.shape[axis]:
         refuse(op, f"bias `{bias.name}` has {bias.size} values for {weights.shape[axis]} channels")
 

@@ -58,7 +58,8 @@ def _check_types(op: Operator, kernel: Kernel, data: Sequence[Tensor]) -> None:
     one = tuple(t.type for t in data[:1])
     wanted = [(t, kernel.others.get(i, kernel.data)) for i, t in enumerate(op.inputs)]
     wanted += [(t, one) for t in data[1:]]
-    wanted += [(t, kernel.gives or one) for t in op.outputs]
+    results = one if T.INT16 in one else kernel.gives or one
+    wanted += [(t, results) for t in op.outputs]
     for tensor, types in wanted:
         if tensor is not None and tensor.type not in types:
             names = " or ".join(TENSOR_TYPE_NAMES[t] for t in types)
@@ -87,11 +88,19 @@ def _check_quantization(op: Operator, kernel: Kernel, data: Sequence[Tensor]) ->
     fixed, near = kernel.fixed, 0.0
     if fixed is not None and op.outputs[0].type == T.INT16:
         fixed, near = (fixed[0] / 256, 256 * fixed[1]), 1e-3  # kernels take 1/65535, too
+        if data[0].type == T.INT16:
+            fixed = 1 / 32768, 0
     scale, zero_point = quantization_of(op.outputs[0])
     if fixed is not None and not (math.isclose(scale, fixed[0], rel_tol=near) and zero_point == fixed[1]):
         wanted = f"TFLM's kernel always gives 1/{round(1 / fixed[0])} and {fixed[1]}"
         its = f"its output has scale {scale:g} and zero point {zero_point}"
         refuse(op, f"{its}, {wanted}; convert the model again with these")
+    if data[0].type == T.INT16 and op.builtin not in CONVERTED:
+        for tensor in (t for t in [*data, *op.outputs] if t.type == T.INT16):
+            step, point = quantization_of(tensor)
+            if point != 0 or not step > 0:
+                wanted = "must have a scale, and zero point 0; convert the model again"
+                refuse(op, f"int16 activation `{tensor.name}` {wanted}")
     tensors = {"": [], "data": data, "all": [*data, *op.outputs]}[kernel.equal]
     for tensor in tensors[1:]:
         (one, first), (other, point) = quantization_of(tensors[0]), quantization_of(tensor)

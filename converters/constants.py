@@ -25,6 +25,8 @@ METADATA_NAME: Final = "tflm_zo"
 COMMAND: Final = "zo_command"
 LABEL: Final = "zo_label"
 LOSS_OUTPUT: Final = "zo_loss"
+#: The loss's input of int16 logits: their upper bytes.
+LOGITS: Final = "zo_logits"
 STATUS: Final = "zo_status"
 STATE: Final = "zo_state"
 INITIAL: Final = "zo_initial"

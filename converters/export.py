@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .channel_statistics import STATISTICS_NAME
-from .constants import METADATA_NAME, OP_PREFIX, segment_key
+from .constants import LOGITS, LOSS, METADATA_NAME, OP_PREFIX, segment_key
 from .errors import InjectError, checked_integer
 from .initial_weights import WeightArray, checked_weights, initial_weights
 from .metadata import ZoMetadata, read_metadata
-from .model import Model, Signature, Subgraph, Tensor, load_model
+from .model import Model, Operator, Signature, Subgraph, Tensor, load_model
 from .passes.batch import rewrite_batch
 from .passes.requantize import re_range as adapt_range
 from .settings import MOST_SAMPLES
@@ -112,6 +112,12 @@ def _make_constant(graph: Subgraph, name: str, values: WeightArray) -> Tensor:
     return found
 
 
+def _serves_loss(graph: Subgraph, op: Operator) -> bool:
+    """Returns whether an operator converts int16 logits for the loss alone."""
+    readers = [o.code.name for o in graph.operators if any(t in o.inputs for t in op.outputs)]
+    return [t.name for t in op.outputs] == [LOGITS] and readers == [LOSS] and op.outputs[0] not in graph.outputs
+
+
 class _Joined:
     """The one subgraph of the plain model, made from the segments in execution order. A tensor of a segment stands for
     one of an earlier segment where both are the same original input, constant or boundary.
@@ -131,6 +137,7 @@ class _Joined:
         ports = [*zip(segment.inputs, graph.inputs, strict=True), *zip(segment.outputs, graph.outputs, strict=True)]
         disconnect_states(graph)
         removed = [op for op in graph.operators if op.code.name.startswith(OP_PREFIX) and not is_state(op)]
+        removed += [op for op in graph.operators if _serves_loss(graph, op)]
         kept = [op for op in graph.operators if op not in removed]
         stays = {t for op in kept for t in [*op.inputs, *op.outputs, *(op.intermediates or ())]}
         stays |= {t for port, t in ports if port.role in _KEPT}

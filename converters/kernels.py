@@ -1,4 +1,4 @@
-"""Operators that TFLM runs on int8 tensors: inputs that its kernels take, and costs.
+"""Operators that TFLM runs on int8 and int16 tensors: inputs that its kernels take, and costs.
 
 `test_operators.py` and `test_kernels.py` of tests/converters compare the tables with TFLM's wheel. Its kernels check
 inputs in their Prepare, in their Eval, or not at all: then they end the process or give other values than LiteRT's.
@@ -16,10 +16,11 @@ from .model.schema import TensorType as T
 
 _MANY: Final = 1 << 16
 _INT8: Final = (T.INT8,)
+_LEVELS: Final = (T.INT8, T.INT16)
 _INDEX: Final = (T.INT32,)
+_BIAS: Final = (T.INT32, T.INT64)
 _BOOL: Final = (T.BOOL,)
 _SUMS: Final = (T.INT8, T.INT32)
-_STATE: Final = (T.INT8, T.INT16)
 _MOVED: Final = (T.INT8, T.INT32, T.BOOL)
 _ORDERED: Final = (T.INT8, T.INT32, T.INT64)
 _ANY: Final = (T.INT8, T.INT32, T.INT64, T.BOOL)
@@ -40,12 +41,17 @@ class Kernel(NamedTuple):
     #: which tensors have to have one scale and zero point: "" for none, "data", or "all" for these and the outputs.
     equal: str = ""
     #: scale and zero point that an int8 output has to have; an int16 output has 1/256 of the one
-    #: and 256 times the other.
+    #: and 256 times the other, and, of int16 data, 1/32768 and 0.
     fixed: tuple[float, int] | None = None
     optional: tuple[int, ...] = ()  #: numbers of inputs that may be absent.
     #: "same" for outputs of the data's shape, "broadcast" for the shape to which all inputs are broadcast, "size" for
     #: outputs with as many values.
     shape: str = ""
+
+    @property
+    def has_int16(self) -> bool:
+        """True if an input or output may be INT16."""
+        return any(T.INT16 in types for types in (self.data, self.gives or (), *self.others.values()))
 
 
 #: Inputs of UNIDIRECTIONAL_SEQUENCE_LSTM that TFLM's kernel does not take: of peepholes, a projection and layer norms.
@@ -53,78 +59,78 @@ LSTM_VARIANTS: Final = (*range(9, 12), *range(16, 18), *range(20, 24))
 
 _UNARY: Final = Kernel(shape="same")
 _BINARY: Final = Kernel(2, 2, _SUMS, shape="broadcast")
-_POOL: Final = Kernel(ranks=(4, 4), equal="all")
+_POOL: Final = Kernel(data=_LEVELS, ranks=(4, 4), equal="all")
 _BLOCKS: Final = Kernel(3, 3, others={1: _INDEX, 2: _INDEX}, constants=(1, 2), ranks=(3, 4), equal="all")
 _REDUCE: Final = Kernel(2, 2, others={1: _INDEX}, constants=(1,))
 _RESIZE: Final = _REDUCE._replace(ranks=(4, 4))
 _COMPARE: Final = Kernel(2, 2, _ORDERED, _BOOL, shape="broadcast")
 _LOGICAL: Final = Kernel(2, 2, _BOOL, shape="broadcast")
 
-#: Operators whose activations are int8. Zeroth-order training needs nothing of them but that they run in TFLM; LiteRT
-#: lacks some (ADD_N, CUMSUM, ZEROS_LIKE).
+#: Operators whose activations are int8, or int16 where `data` has it. Zeroth-order training needs nothing of them but
+#: that they run in TFLM; LiteRT lacks some (ADD_N, CUMSUM, ZEROS_LIKE).
 INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.ABS: _UNARY,
-    B.ADD: _BINARY,
+    B.ADD: _BINARY._replace(data=(*_LEVELS, T.INT32)),
     B.ADD_N: Kernel(2, _MANY, equal="data", shape="same"),
     B.AVERAGE_POOL_2D: _POOL,
     B.BATCH_MATMUL: Kernel(2, 2, ranks=(2, 5)),
     B.BATCH_TO_SPACE_ND: _BLOCKS,
     B.BROADCAST_TO: Kernel(2, 2, _ANY, others={1: (T.INT32, T.INT64)}, constants=(1,), ranks=(0, 5)),
-    B.CONCATENATION: Kernel(1, _MANY, _ANY, equal="all"),
-    B.CONV_2D: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, ranks=(4, 4), optional=(2,)),
+    B.CONCATENATION: Kernel(1, _MANY, (*_ANY, T.INT16), equal="all"),
+    B.CONV_2D: Kernel(2, 3, _LEVELS, others={1: _INT8, 2: _BIAS}, ranks=(4, 4), optional=(2,)),
     B.CUMSUM: Kernel(2, 2, others={1: _INDEX}, shape="same"),
     # TFLM's Prepare reads a bias that is named as absent.
-    B.DEPTHWISE_CONV_2D: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, ranks=(4, 4)),
+    B.DEPTHWISE_CONV_2D: Kernel(2, 3, _LEVELS, others={1: _INT8, 2: _BIAS}, ranks=(4, 4)),
     B.DEPTH_TO_SPACE: Kernel(ranks=(4, 4)),
     B.DIV: _BINARY._replace(data=_INT8),
     B.DYNAMIC_UPDATE_SLICE: Kernel(3, 3, _SUMS, others={2: (T.INT32, T.INT64)}),
     B.ELU: _UNARY,
     B.EMBEDDING_LOOKUP: Kernel(2, 2, others={0: _INDEX}, constants=(1,)),
-    B.EXPAND_DIMS: Kernel(2, 2, others={1: _INDEX}, constants=(1,), equal="all", shape="size"),
+    B.EXPAND_DIMS: Kernel(2, 2, _LEVELS, others={1: _INDEX}, constants=(1,), equal="all", shape="size"),
     B.FILL: Kernel(2, 2, _SUMS, others={0: (T.INT32, T.INT64)}, constants=(0,), ranks=(0, 0), equal="all"),
-    B.FULLY_CONNECTED: Kernel(2, 3, others={1: _INT8, 2: _INDEX}, optional=(2,)),
+    B.FULLY_CONNECTED: Kernel(2, 3, _LEVELS, others={1: _INT8, 2: _BIAS}, optional=(2,)),
     B.GATHER: Kernel(2, 2, others={1: _INDEX}),
     B.GATHER_ND: Kernel(2, 2, others={1: _INDEX}),
     B.HARD_SWISH: _UNARY,
     B.L2_NORMALIZATION: Kernel(ranks=(0, 4), fixed=(1 / 128, 0), shape="same"),
-    B.LEAKY_RELU: _UNARY,
-    B.LOGISTIC: Kernel(fixed=(1 / 256, -128), shape="same"),
+    B.LEAKY_RELU: _UNARY._replace(data=_LEVELS),
+    B.LOGISTIC: Kernel(data=_LEVELS, fixed=(1 / 256, -128), shape="same"),
     B.LOG_SOFTMAX: Kernel(fixed=(16 / 256, 127), shape="same"),
     B.MAXIMUM: _BINARY._replace(data=_ORDERED),
     B.MAX_POOL_2D: _POOL,
-    B.MEAN: _REDUCE,
+    B.MEAN: _REDUCE._replace(data=_LEVELS),
     B.MINIMUM: _BINARY._replace(data=_ORDERED),
     B.MIRROR_PAD: Kernel(2, 2, others={1: (T.INT32, T.INT64)}, constants=(1,), equal="all"),
-    B.MUL: _BINARY,
+    B.MUL: _BINARY._replace(data=(*_LEVELS, T.INT32)),
     B.PACK: Kernel(1, _MANY, _ORDERED, equal="all"),
-    B.PAD: Kernel(2, 2, _SUMS, others={1: _INDEX}, constants=(1,), ranks=(0, 5)),
+    B.PAD: Kernel(2, 2, (*_LEVELS, T.INT32), others={1: _INDEX}, constants=(1,), ranks=(0, 5)),
     B.PADV2: Kernel(3, 3, _SUMS, others={1: _INDEX}, constants=(1,), ranks=(0, 5), equal="all"),
     B.PRELU: Kernel(2, 2, shape="broadcast"),
     B.REDUCE_MAX: _REDUCE._replace(equal="all"),
     B.REDUCE_MIN: _REDUCE._replace(equal="all"),
-    B.RELU: _UNARY,
+    B.RELU: _UNARY._replace(data=_LEVELS),
     B.RELU6: _UNARY,
-    B.RESHAPE: Kernel(1, 2, _ANY, others={1: _INDEX}, shape="size"),
+    B.RESHAPE: Kernel(1, 2, (*_ANY, T.INT16), others={1: _INDEX}, shape="size"),
     B.RESIZE_BILINEAR: _RESIZE,
     B.RESIZE_NEAREST_NEIGHBOR: _RESIZE,
     B.REVERSE_V2: Kernel(2, 2, _ANY, others={1: _INDEX}, constants=(1,), shape="same"),
     B.RSQRT: _UNARY,
     B.SELECT_V2: Kernel(3, 3, others={0: _BOOL}, shape="broadcast"),
     B.SLICE: Kernel(3, 3, _MOVED, others={1: (T.INT32, T.INT64), 2: (T.INT32, T.INT64)}, ranks=(0, 5)),
-    B.SOFTMAX: Kernel(gives=(T.INT8, T.INT16), ranks=(1, 6), fixed=(1 / 256, -128), shape="same"),
+    B.SOFTMAX: Kernel(data=_LEVELS, gives=_LEVELS, ranks=(1, 6), fixed=(1 / 256, -128), shape="same"),
     B.SPACE_TO_BATCH_ND: _BLOCKS,
     B.SPACE_TO_DEPTH: Kernel(ranks=(4, 4)),
     B.SPLIT: Kernel(2, 2, _SUMS, others={0: _INDEX}, constants=(0,)),
     B.SPLIT_V: Kernel(3, 3, _SUMS, others={1: (T.INT32, T.INT64), 2: _INDEX}, constants=(1, 2)),
     B.SQUARED_DIFFERENCE: _BINARY,
-    B.SQUEEZE: Kernel(data=_ANY, shape="size"),
+    B.SQUEEZE: Kernel(data=(*_ANY, T.INT16), shape="size"),
     B.STRIDED_SLICE: Kernel(4, 4, _MOVED, others=dict.fromkeys((1, 2, 3), _INDEX), constants=(1, 2, 3), ranks=(0, 4)),
-    B.SUB: _BINARY,
+    B.SUB: _BINARY._replace(data=(*_LEVELS, T.INT32)),
     B.SUM: _REDUCE,
     # TFLM's Prepare reads a bias that is named as absent.
-    B.SVDF: Kernel(5, 5, others={1: _INT8, 2: _STATE, 3: _INDEX, 4: _STATE}, ranks=(2, 2)),
-    B.TANH: Kernel(fixed=(1 / 128, 0), shape="same"),
-    B.TRANSPOSE: Kernel(2, 2, others={1: _INDEX}, constants=(1,), ranks=(0, 5)),
+    B.SVDF: Kernel(5, 5, others={1: _INT8, 2: _LEVELS, 3: _INDEX, 4: _LEVELS}, ranks=(2, 2)),
+    B.TANH: Kernel(data=_LEVELS, fixed=(1 / 128, 0), shape="same"),
+    B.TRANSPOSE: Kernel(2, 2, _LEVELS, others={1: _INDEX}, constants=(1,), ranks=(0, 5)),
     B.TRANSPOSE_CONV: Kernel(
         3, 4, others={0: _INDEX, 1: _INT8, 3: _INDEX}, constants=(0, 1), ranks=(4, 4), optional=(3,)
     ),
@@ -148,9 +154,6 @@ STATES: Final[dict[int, tuple[int, ...]]] = {
     B.UNIDIRECTIONAL_SEQUENCE_LSTM: (18, 19),
 }
 
-#: Operators that have INT16 tensors.
-WITH_INT16: Final = (*STATES, B.SOFTMAX)
-
 #: Operators at the edges of the int8 part, whose types `CONVERTED` has.
 CONVERSIONS: Final[dict[int, Kernel]] = {B.QUANTIZE: Kernel(shape="same"), B.DEQUANTIZE: Kernel(shape="same")}
 
@@ -160,8 +163,8 @@ FLOAT_EDGES: Final = (B.LOGISTIC, B.LOG_SOFTMAX, B.SOFTMAX)
 #: Types that conversions make of other types.
 CONVERTED: Final[dict[int, tuple[tuple[int, int], ...]]] = {
     B.QUANTIZE: ((T.FLOAT32, T.INT8), (T.INT8, T.INT8), (T.INT8, T.UINT8), (T.UINT8, T.INT8), (T.INT32, T.INT8))
-    + ((T.INT16, T.INT8), (T.INT16, T.INT32)),
-    B.DEQUANTIZE: ((T.INT8, T.FLOAT32), (T.UINT8, T.FLOAT32)),
+    + ((T.INT16, T.INT8), (T.INT16, T.INT16), (T.INT16, T.INT32), (T.INT8, T.INT16), (T.FLOAT32, T.INT16)),
+    B.DEQUANTIZE: ((T.INT8, T.FLOAT32), (T.INT16, T.FLOAT32), (T.UINT8, T.FLOAT32)),
 }
 
 #: Operators that give integers or truth values, to which no int8 quantization belongs.
@@ -188,6 +191,15 @@ KERNELS: Final = INT8_KERNELS | CONVERSIONS | INTEGER_KERNELS
 
 #: Operators with a filter that can be trained.
 FILTER_OPERATORS: Final = (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED)
+
+
+def depends_on_build(op: Operator) -> bool:
+    """Returns whether TFLM's builds compute an operator differently: SOFTMAX of int16, whose table they make in
+    floating point, at times by a level.
+    """
+    read = op.input(0)
+    return op.builtin == B.SOFTMAX and read is not None and read.type == T.INT16
+
 
 CONTROL_FLOW: Final = (B.IF, B.WHILE, B.CALL)
 

@@ -32,6 +32,8 @@ def why_fixed(graph: Subgraph, layer: Operator) -> str | None:
     weights, bias = layer.input(1), layer.input(2)
     if weights is None or not weights.is_constant or weights.type != TensorType.INT8:
         return "its filter is no int8 constant"
+    if layer.outputs[0].type != TensorType.INT8:
+        return f"its outputs are {layer.outputs[0].type_name}"
     if bias is not None and not bias.is_constant:
         return "its bias is no constant"
     if sum(op.inputs.count(weights) for op in graph.operators) > 1 or weights in graph.outputs:

@@ -25,17 +25,19 @@ PAGE = """# Supported operators
 
 <!-- Made by docs/generate_operators.py: change the tables of converters and run it again. -->
 
-`inject` and `train` accept the {count} operators of this table, which TensorFlow Lite Micro (TFLM) runs on int8. They
-refuse every other operator by name, and an operator whose shapes, scales or constants TFLM's kernel does not accept.
+`inject` and `train` accept the {count} operators of this table, which TensorFlow Lite Micro (TFLM) runs on int8, some
+also on int16. They refuse every other operator by name, and an operator whose shapes, scales or constants TFLM's kernel
+does not accept.
 
-* **Data**: types of the inputs, apart from filters, states, shapes and axes.
+* **Data**: types of the inputs, apart from filters, states, shapes and axes. With int16 data, weights are int8 and
+  biases int64; weight perturbation trains the weights.
 * **Trained**: weight perturbation, node perturbation and exact gradients train filter and biases of this operator.
 * **Nodes**: the operator *carries* nodes, or is a *pooling*: the nodes of the layer before it may lie on its outputs.
 * **Errors pass**: exact gradients also train layers before this operator. Other operators end an exact tail. Weight
   perturbation and node perturbation need no errors: they train layers before any operator.
 * **Desktop**: the kernel of training in LiteRT. *Exact* is [a kernel of this project](../ops/kernels/README.md),
   *reference* is LiteRT's reference kernel. Both give TFLM's bits, except for a RELU6 with a change of scale. A model
-  with an operator of *TFLM* trains in TFLM's interpreter only.
+  with an operator of *TFLM* trains in TFLM's interpreter only. On int16, all but FULLY_CONNECTED are *reference*.
 * **Batch**: several samples share an invoke on the desktop. A model with another operator runs one sample at a time.
 
 | operator | data | trained | nodes | errors pass | desktop | batch |
@@ -47,6 +49,9 @@ The loss reads the logits before a SOFTMAX, LOG_SOFTMAX or LOGISTIC at the outpu
 {variables} make resource variables, the states of
 [streaming networks](streaming.md). {states} also have states. Their own weights stay
 as they are.
+
+A SOFTMAX of int16 may be at an output only: TFLM computes its table in floating point, and builds differ by a level at
+times. No loss reads it.
 
 Not supported: control flow ({control}), custom operators, and operators in floating point, apart from LOGISTIC,
 SOFTMAX and LOG_SOFTMAX at the output of a model.

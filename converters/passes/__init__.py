@@ -18,7 +18,7 @@ from .make_trainable import insert_weight_operators, make_trainable, select_weig
 from .plan import Plan
 from .plan_nodes import plan_nodes
 from .plan_tail import plan_tail
-from .requantize import reserve_headroom
+from .requantize import reserve_headroom, share_scales
 from .select_trainable import select_trainable, train_biases
 from .write_metadata import write_metadata
 
@@ -27,6 +27,7 @@ Pass = Callable[[Model, InjectSettings, Plan], None]
 
 PASSES: Final[tuple[Pass, ...]] = (
     check_supported,
+    share_scales,
     set_quantized_dimension,
     name_ports,
     fix_batch,

@@ -96,6 +96,8 @@ class UnfitError(Exception):
 
 def layer_geometry(op: Operator) -> dict[str, int]:
     """Returns the fields of ``zo_node_layer`` that a layer's operator has: its own, without clamps and nodes."""
+    if op.outputs[0].type != TensorType.INT8:
+        raise UnfitError(f"has {op.outputs[0].type_name} activations, which weight perturbation alone trains")
     if op.builtin in _CONVOLUTIONS:
         geometry = _convolution(op)
     elif op.builtin == B.FULLY_CONNECTED:

@@ -6,16 +6,19 @@ import math
 import struct
 from typing import Final
 
+import numpy as np
+
 from .. import constants
 from ..errors import ConversionError, InjectError
-from ..kernels import CONVERSIONS
+from ..kernels import CONVERSIONS, depends_on_build
 from ..metadata import SOFTMAX_KINDS, ZoLoss
-from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
+from ..model import Model, Operator, OperatorCode, Quantization, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType
 from ..settings import InjectSettings
 from ..states import states_of
 from .plan import Plan, Port
 
+_OUTPUTS: Final = (TensorType.INT8, TensorType.INT16, TensorType.FLOAT32)
 # Range of the logits' scale that zo_logit_scale takes.
 _SMALLEST_SCALE: Final = 2.0**-20
 _LARGEST_SCALE: Final = 64.0
@@ -54,6 +57,12 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
         fitting = ", ".join(f"`{name}`" for name in _SQUASHING[squashing.builtin])
         raise InjectError("loss", f"be {fitting} or `mse` behind {squashing.label}", kind)
     tensor = _over_conversions(graph, output) if kind == "mse" else logits
+    made_by = graph.producers().get(tensor)
+    if made_by is not None and depends_on_build(made_by):
+        why = f"because builds of TFLM differ by a level in {made_by.label}, a SOFTMAX of int16"
+        raise InjectError("loss", f"be `cross_entropy`, {why}", kind)
+    if tensor.type == TensorType.INT16 and tensor.quantization is not None:
+        tensor = _upper_bytes(graph, tensor)
     if tensor.type != TensorType.INT8 or tensor.quantization is None or tensor.is_constant:
         wanted = f"be an output of an int8 tensor (`{tensor.name}` is {tensor.type_name})"
         raise InjectError("loss_output", wanted, output.name)
@@ -95,7 +104,7 @@ def output_number(graph: Subgraph, wanted: int | str | None) -> int:
         return found[0]
     if wanted is None:
         squashed = (i for i, t in enumerate(graph.outputs) if logits_of(graph, t)[1] is not None)
-        numbers = (i for i, t in enumerate(graph.outputs) if t.type in (TensorType.INT8, TensorType.FLOAT32))
+        numbers = (i for i, t in enumerate(graph.outputs) if t.type in _OUTPUTS)
         return next(squashed, next(numbers, 0))
     if wanted >= len(graph.outputs):
         raise InjectError("loss_output", f"be one of {names}", wanted)
@@ -137,6 +146,17 @@ def _squashed(producers: dict[Tensor, Operator], tensor: Tensor) -> bool:
             return False
         tensor = source
     return False
+
+
+def _upper_bytes(graph: Subgraph, tensor: Tensor) -> Tensor:
+    """Appends a QUANTIZE of an int16 tensor to int8 with its range, for the loss reads int8."""
+    given = tensor.quantization
+    assert given is not None
+    quantization = Quantization(given.scales * np.float32(256), np.zeros(1, np.int64))
+    made = Tensor(constants.LOGITS, tensor.shape, TensorType.INT8, tensor.buffer, quantization)
+    graph.tensors.append(made)
+    graph.operators.append(Operator(OperatorCode(BuiltinOperator.QUANTIZE, 2), [tensor], [made]))
+    return made
 
 
 def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:

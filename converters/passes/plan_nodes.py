@@ -123,7 +123,9 @@ def _choose(
     if wanted == "auto":
         found = {t for t, n in layers.items() if left_out(n) is None}
         if not found and settings.tail is None:
-            why = "; ".join(f"`{t.layer}` {reason}" for t, reason in reasons.items())
+            named = [f"`{t.layer}` {reason}" for t, reason in reasons.items()]
+            same = set(reasons.values())
+            why = f"each one {same.pop()}" if len(same) == 1 < len(named) else "; ".join(named)
             more = f": {why}" if why else f" (possible with more nodes: {possible})"
             raise ConversionError(f"no trainable layer can carry fewer nodes than it has weights{more}")
         return found

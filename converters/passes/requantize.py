@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import numpy.typing as npt
 
 from ..constants import OP_PREFIX
-from ..errors import ConversionError, InjectError
+from ..errors import ConversionError, ConversionWarning, InjectError
 from ..kernels import FILTER_OPERATORS, channel_axis
 from ..model import Model, Operator, Quantization, Subgraph, Tensor
+from ..model.schema import BuiltinOperator, TensorType
 from ..settings import InjectSettings
 from .plan import Plan, Trainable
 
@@ -23,7 +26,7 @@ def rescale_bias(
     changed: npt.NDArray[np.bool_],
 ) -> None:
     """Requantizes an operator's bias, absent or constant, to input scale * filter scale, the kernels' unit; one that
-    other operators read as well is copied first. Values that int32 does not hold are clipped. ``ratio`` is old filter
+    other operators read as well is copied first. Values that kernels do not hold are clipped. ``ratio`` is old filter
     scale / new filter scale, [channels]; ``scales`` are the new ones, [channels] or [1]; ``changed`` tells the changed
     channels.
     """
@@ -34,8 +37,11 @@ def rescale_bias(
         raise ConversionError(f"the input of `{op.outputs[0].name}` has no scale, so its bias has none")
     bias = graph.own_input(op, 2)  # another layer's bias keeps the scale of that layer
     # Kernels assume a bias scale of input scale * filter scale, and ignore its own scale.
-    values = np.rint(bias.numpy().astype(np.float64) * ratio.reshape(bias.shape))
-    bias.set_data(np.clip(values, _INT32.min, _INT32.max).astype(np.int32))
+    given = bias.numpy()
+    values = np.rint(given.astype(np.float64) * ratio.reshape(bias.shape))
+    # CMSIS-NN's sums of int16 layers have no more than 48 bits.
+    limit = 2.0**47 if given.dtype == np.int64 else float(_INT32.max)
+    bias.set_data(np.clip(values, -limit, limit).astype(given.dtype))
     if bias.quantization is None or not len(bias.quantization.scales):
         return
     product = (np.float32(data.quantization.scale) * scales).astype(np.float32)
@@ -52,6 +58,7 @@ _LIMIT = 127
 SMALLEST_SCALE = float(np.finfo(np.float32).tiny)
 #: Largest distance of an input value from its zero point.
 LARGEST_INPUT = 255
+_LARGEST_INT16 = 32768
 
 
 def _largest(rows: npt.NDArray[np.float64], quantization: Quantization) -> npt.NDArray[np.float64]:
@@ -92,7 +99,8 @@ def re_range(graph: Subgraph, tensor: Tensor, in_256ths: npt.NDArray[np.int32]) 
     stored = np.where(changed, wanted, old).astype(np.float32)
     ratio = np.broadcast_to(old / stored.astype(np.float64), channels)
     weights = np.clip(np.rint(flat * ratio[:, None]), -_LIMIT, _LIMIT)
-    sums = np.abs(weights).sum(axis=1) * LARGEST_INPUT
+    is_int16 = readers[0].outputs[0].type == TensorType.INT16
+    sums = np.abs(weights).sum(axis=1) * (_LARGEST_INT16 if is_int16 else LARGEST_INPUT)
     fits = sums <= _INT32.max
     for bias in [op.input(2) for op in readers]:
         if bias is not None:
@@ -125,6 +133,25 @@ def _readers(graph: Subgraph, tensor: Tensor) -> list[Operator]:
             return []
         found.append(op)
     return [] if tensor in graph.outputs else found
+
+
+def share_scales(model: Model, settings: InjectSettings, plan: Plan) -> None:
+    """Gives the filter of each int16 dense layer the largest of its scales: CMSIS-NN's kernel takes one alone."""
+    graph = model.subgraphs[0]
+    for op in graph.operators:
+        if op.builtin != BuiltinOperator.FULLY_CONNECTED or op.outputs[0].type != TensorType.INT16:
+            continue
+        own = graph.own_input(op, 1)
+        quantization = own.quantization
+        if quantization is None or not quantization.is_per_channel or not own.is_constant:
+            continue
+        ratio = quantization.scales.astype(np.float64) / quantization.scales.max()
+        scales = quantization.scales.max(keepdims=True)
+        _store(own, 0, np.rint(own.numpy() * ratio[:, None]), scales)
+        quantization.zero_points = np.zeros(1, np.int64)
+        rescale_bias(graph, op, scales, ratio, np.ones(len(ratio), np.bool_))
+        why = "because CMSIS-NN takes no more of an int16 dense layer: its weights are rounded anew"
+        warnings.warn(f"{op.label}: its filter has one scale now, {why}", ConversionWarning, stacklevel=4)
 
 
 def reserve_headroom(model: Model, settings: InjectSettings, plan: Plan) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from ..errors import ConversionError, InjectError
 from ..model import Model, Subgraph, Tensor
+from ..model.schema import TensorType
 from ..selections import Last
 from ..settings import InjectSettings, Selection
 from ..states import upstream_through_states
@@ -179,6 +180,8 @@ def _unfit(graph: Subgraph, layer: Trainable, bias: Tensor | None) -> str | None
         return "has one for each reader of its filter"
     if len([op for op in graph.operators if bias in op.inputs]) > 1 or bias in graph.outputs:
         return f"has one that others read, too, `{bias.name}`"
+    if bias.type != TensorType.INT32:
+        return f"has one of {bias.type_name}, `{bias.name}`"
     if bias.shape != (layer.channels,):
         return f"has one of shape {list(bias.shape)}, `{bias.name}`"
     return None

@@ -78,7 +78,7 @@ def loss_told(
     return loss if given.dtype.kind == "f" or output.shape[-1] < 2 else "cross_entropy"
 
 
-_OF_VALUES = (TensorType.INT8, TensorType.UINT8, TensorType.FLOAT32)
+_OF_VALUES = (TensorType.INT8, TensorType.INT16, TensorType.UINT8, TensorType.FLOAT32)
 
 
 def labels_in(x: Samples) -> Any:

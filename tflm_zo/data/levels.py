@@ -28,7 +28,7 @@ def quantize(x: _Array, scale: float, zero_point: int, dtype: DTypeLike = np.int
             of the training data; or uint8 pixels, see `real_samples`.
         scale: scale; of a floating-point input that of the model's own quantization, 0 if that is not known.
         zero_point: zero point, likewise.
-        dtype: type of the model's input: int8, uint8, or floating point if the model quantizes it.
+        dtype: type of the model's input: int8, uint8, int16, or floating point if the model quantizes it.
         name: name of the samples in messages.
 
     Raises:
@@ -37,11 +37,11 @@ def quantize(x: _Array, scale: float, zero_point: int, dtype: DTypeLike = np.int
     dtype = np.dtype(dtype)
     if x.dtype == dtype:
         return x
-    quantized = dtype in (np.int8, np.uint8)
+    quantized = dtype in (np.int8, np.uint8, np.int16)
     if dtype.kind != "f" and not (quantized and scale > 0):
         raise DataError(
             f"{name} is {x.dtype}, and the model reads {dtype} with scale {scale:g}: give {dtype}; other "
-            "types are converted where it reads floating point, or quantized int8 or uint8"
+            "types are converted where it reads floating point, or quantized int8, uint8 or int16"
         )
     if x.dtype == np.uint8 and quantized:
         # 256 possible values: quantized once each.
@@ -91,7 +91,7 @@ def real_samples(x: _Array, scale: float, zero_point: int, dtype: DTypeLike = np
 
 def _bounds(scale: float, zero_point: int, dtype: np.dtype[Any]) -> tuple[float, float]:
     """Returns the smallest and largest real value of an input; of int8 for a floating-point input."""
-    levels = np.iinfo(np.uint8 if dtype == np.uint8 else np.int8)
+    levels = np.iinfo(np.int8 if dtype.kind == "f" else dtype)
     return (levels.min - zero_point) * scale, (levels.max - zero_point) * scale
 
 
@@ -102,7 +102,7 @@ def to_levels(x: _Array, scale: float, zero_point: int, dtype: DTypeLike = np.in
         x: real values, floating point, without NaN.
         scale: real value of one level, > 0.
         zero_point: level of the real value 0, within the type's range.
-        dtype: type of the levels, int8 or uint8.
+        dtype: type of the levels, int8, uint8 or int16.
     """
     levels, bounds = np.empty(x.shape, dtype), np.iinfo(np.dtype(dtype))
     # A large data set in float64 at once would not fit; parts that fit a cache take half the time.
@@ -117,7 +117,7 @@ def to_levels(x: _Array, scale: float, zero_point: int, dtype: DTypeLike = np.in
 
 
 def to_real(x: _Array, scale: float, zero_point: int) -> _Array:
-    """Returns real values: scale * (level - zero point) for int8 or uint8 levels, floating point as it is."""
+    """Returns real values: scale * (level - zero point) for levels, floating point as it is."""
     return x if x.dtype.kind == "f" else (x.astype(np.float64) - zero_point) * scale
 
 

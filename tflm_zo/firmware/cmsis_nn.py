@@ -1,6 +1,6 @@
 """The memory of CMSIS-NN's kernels, computed like its ``…_get_buffer_size`` functions and TFLM's wrappers.
 
-The int8 kernels differ between cores with vectors (MVE) and other cores. For the others, the sizes are those
+The kernels differ between cores with vectors (MVE) and other cores. For the others, the sizes are those
 with the DSP extension, which are at least as large as those without.
 """
 
@@ -89,7 +89,7 @@ def _depthwise(
 def extra_memory(op: Operator, *, mve: bool) -> Extra:
     """Returns the memory of an operator's kernel in addition to its tensors; `mve`: on a core with vectors."""
     data, weights = op.input(0), filter_of(op)
-    if data is None or data.type != TensorType.INT8 or not op.outputs:
+    if data is None or data.type not in (TensorType.INT8, TensorType.INT16) or not op.outputs:
         return Extra()
     source, out = data.shape, op.outputs[0].shape
     if op.builtin == BuiltinOperator.AVERAGE_POOL_2D:
@@ -103,6 +103,11 @@ def extra_memory(op: Operator, *, mve: bool) -> Extra:
     if weights is None:
         return Extra()
     shape = weights.shape
+    if data.type == TensorType.INT16:
+        # ``arm_convolve_s16_get_buffer_size``: other layers need none.
+        columns = weights.size // shape[0]
+        scratch = 64 * -(-columns // 8) if mve else 4 * columns
+        return Extra(scratch if op.builtin == BuiltinOperator.CONV_2D else 0)
     if op.builtin == BuiltinOperator.CONV_2D:
         return Extra(_convolution(op, source, out, shape, mve=mve))
     if op.builtin == BuiltinOperator.DEPTHWISE_CONV_2D:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..converters import constants
+from ..converters.kernels import depends_on_build
 from ..converters.metadata import ZoMetadata, ZoPort, read_metadata, with_metadata
 from ..converters.model import Model, Operator, Tensor
 from ..converters.model.schema import TensorType
@@ -114,7 +115,8 @@ def self_test_source(model: Model, device: DeviceModel) -> tuple[str, str]:
             layer, checksum = None, 0
             if op.code.name not in _UNCOMPARED:
                 known, outputs = next(values)
-                layer = _name(known, metadata)
+                # A level more or less in a SOFTMAX of int16 is no fault of the device.
+                layer = None if depends_on_build(known) else _name(known, metadata)
                 for output in outputs:
                     checksum = zlib.crc32(np.ascontiguousarray(output).tobytes(), checksum)
             rows.append((layer, checksum, k, kinds.index(op.code.name)))
