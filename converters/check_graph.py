@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NoReturn
 
 import numpy as np
 
 from .check_kernel import check_kernel, refuse
 from .check_recurrent import check_recurrent
-from .constants import ETHOS_U, OWN_OPERATORS
+from .constants import COMPRESSED, DECODE, ETHOS_U, OWN_OPERATORS
 from .errors import ConversionError
 from .kernels import (
     CONVERSIONS,
@@ -55,6 +55,8 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
     for op in graph.operators:
         if _is_float_edge(graph, op):
             continue
+        if op.code.name == ETHOS_U:
+            _refuse_compiled(graph)
         if op.code.name not in OWN_OPERATORS:
             _check_operator(op, filters)
         readers = graph.consumers().get(op.outputs[0], []) if depends_on_build(op) else []
@@ -81,10 +83,20 @@ def _is_float_edge(graph: Subgraph, op: Operator) -> bool:
     )
 
 
+def _refuse_compiled(graph: Subgraph) -> NoReturn:
+    """Refuses layers that vela has compiled. Names the part of the model that can be trained without them, if any."""
+    last = [op for op in graph.operators if op.code.name == ETHOS_U][-1]
+    behind = graph.operators[graph.operators.index(last) + 1 :]
+    rest = ""
+    if last.outputs and any(op.builtin in FILTER_OPERATORS for op in behind):
+        rest = f", or cut the file behind `{last.outputs[0].name}` and train the rest on stored values of this tensor"
+    why = "vela has compiled layers into it for an Ethos-U, which cannot be trained"
+    refuse(last, f"{why}; take the int8 model that vela was given{rest}")
+
+
 def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:
-    if op.code.name == ETHOS_U:
-        why = "vela has compiled layers into it for an Ethos-U, which cannot be trained"
-        refuse(op, f"{why}; take the int8 model that vela was given")
+    if op.code.name == DECODE:
+        refuse(op, f"{COMPRESSED}; take the model before compression")
     if op.builtin == BuiltinOperator.CUSTOM:
         refuse(op, f"custom operator `{op.code.name}` is unknown, the model cannot be trained through it")
     if op.builtin not in KERNELS:
@@ -119,7 +131,7 @@ def _check_tensor(op: Operator, tensor: Tensor, filters: Collection[Tensor]) -> 
         what = "is a variable, a state from one invoke to the next; models with state cannot be trained"
         refuse(op, f"tensor `{tensor.name}` {what}")
     if tensor.type_name in ("INT4", "UINT4", "INT2"):
-        refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; only int8 weights can be trained")
+        refuse(op, f"tensor `{tensor.name}` is {tensor.type_name}; convert the model with int8 weights")
     if tensor.quantization is not None:
         # Unused parameters come with scale 0 or none at all.
         scales = tensor.quantization.scales

@@ -19,6 +19,11 @@ OWN_OPERATORS: Final = (SEED_REPLAY, UPDATE, PERTURB, LOSS, STATE_OPERATOR)
 #: The operator in which Arm's vela collects the operators for an Ethos-U.
 ETHOS_U: Final = "ethos-u"
 
+#: The operator that TFLM's compression of weights puts in front of layers, and the metadata of its older form.
+DECODE: Final = "TFLM_DECODE"
+COMPRESSION: Final = "COMPRESSION_METADATA"
+COMPRESSED: Final = "TFLM has compressed the weights, which cannot be trained"
+
 #: Name of the metadata entry.
 METADATA_NAME: Final = "tflm_zo"
 

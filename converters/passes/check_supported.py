@@ -8,7 +8,7 @@ from typing import Final
 from ...io.errors import printable
 from .. import constants
 from ..check_graph import check_graph
-from ..constants import METADATA_NAME, OP_PREFIX, free_name
+from ..constants import COMPRESSED, COMPRESSION, METADATA_NAME, OP_PREFIX, free_name
 from ..errors import ConversionError
 from ..kernels import CONTROL_FLOW
 from ..mend import mend
@@ -23,6 +23,8 @@ def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
     names = (op.code.name for graph in model.subgraphs for op in graph.operators)
     if model.find_metadata(METADATA_NAME) is not None or any(n.startswith(OP_PREFIX) for n in names):
         raise ConversionError("the model is a ZO model already; inject the int8 model it was made from")
+    if model.find_metadata(COMPRESSION) is not None:
+        raise ConversionError(f"{COMPRESSED}; take the model before compression")
     if not model.subgraphs:
         raise ConversionError("the model has no subgraph")
     open_states(model)

@@ -81,7 +81,8 @@ def rank_of_input(model: Model) -> None:
 
 # Reasons for which a model is refused when it is injected.
 OF_PLAIN_MODELS: list[tuple[Change, str]] = [
-    (on_tensors("fc/filter", type=TensorType.INT4), "`fc/filter` is INT4"),
+    (on_tensors("fc/filter", type=TensorType.INT4), "`fc/filter` is INT4; convert the model with int8 weights"),
+    (lambda model: setattr(model, "metadata", [Metadata("COMPRESSION_METADATA", model.empty_buffer)]), "compressed"),
     (float_model, "CONV_2D `conv`.*FLOAT32.*full int8"),
     (on_tensors("image", "conv", type=TensorType.FLOAT32), "CONV_2D `conv`.*`image` is FLOAT32.*dynamic-range"),
     (float16_weights, "`half`"),
@@ -98,7 +99,8 @@ OF_BOTH: list[tuple[Change, str]] = [
     (lambda m: setattr(find(m, "fc/filter").raw, "sparsity", schema.SparsityParametersT()), "`fc/filter` is sparse"),
     (on_tensors("pool", is_variable=True), "`pool` is a variable"),
     (pool_as(OperatorCode.of_custom("MyOp")), "`pool`.*custom operator `MyOp`"),
-    (pool_as(OperatorCode.of_custom("ethos-u")), "ethos-u `pool`: vela has compiled layers .* take the int8 model"),
+    (pool_as(OperatorCode.of_custom("ethos-u")), "vela has compiled .* take .*, or cut the file behind `pool`"),
+    (pool_as(OperatorCode.of_custom("TFLM_DECODE")), "`pool`: TFLM has compressed .* before compression"),
     (pool_as(OperatorCode.of_custom("\udc80")), "custom operator `\N{REPLACEMENT CHARACTER}` is unknown"),
     (pool_as(OperatorCode(BuiltinOperator.EXP)), "EXP `pool`: TFLM has no int8 kernel"),
     (on_tensors("pool", quantization=None), "`pool` has no"),
