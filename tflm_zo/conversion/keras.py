@@ -42,7 +42,8 @@ def convert(
 
     The result is deterministic. A softmax at the end remains an operator, so that a loss can read the logits before it.
     The model keeps statistics of its channels for `tflm_zo.recalibrate`: those of the representative data or, after
-    batch normalization, those of the training data.
+    batch normalization, those of the training data. An LSTM becomes the operator of that name; other recurrent layers
+    are unrolled, and all steps read the same filters.
 
     Args:
         model: a Keras 3 model, or the path of a ``.keras`` or ``.h5`` file or of a SavedModel folder (its signature
