@@ -33,6 +33,8 @@ LOSS_OUTPUT: Final = "zo_loss"
 #: The loss's input of int16 logits: their upper bytes.
 LOGITS: Final = "zo_logits"
 STATUS: Final = "zo_status"
+#: Beginning of the names of tensors that join the outputs of a loss of several.
+OUTPUTS: Final = "zo_outputs"
 STATE: Final = "zo_state"
 INITIAL: Final = "zo_initial"
 FRACTION: Final = "zo_fraction"

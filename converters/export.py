@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .channel_statistics import STATISTICS_NAME
-from .constants import LOGITS, LOSS, METADATA_NAME, OP_PREFIX, segment_key
+from .constants import LOGITS, LOSS, METADATA_NAME, OP_PREFIX, OUTPUTS, segment_key
 from .errors import InjectError, checked_integer
 from .initial_weights import WeightArray, checked_weights, initial_weights
 from .metadata import ZoMetadata, read_metadata
@@ -105,6 +105,10 @@ def export_model(
     return model
 
 
+def _is_added(op: Operator) -> bool:
+    return op.code.name.startswith(OP_PREFIX) or op.outputs[0].name.startswith(OUTPUTS)
+
+
 def _make_constant(graph: Subgraph, name: str, values: WeightArray) -> Tensor:
     (found,) = (t for t in graph.all_tensors() if t.name == name and t.is_variable)
     found.is_variable = False
@@ -136,13 +140,13 @@ class _Joined:
         segment = self.metadata.segments[number]
         ports = [*zip(segment.inputs, graph.inputs, strict=True), *zip(segment.outputs, graph.outputs, strict=True)]
         disconnect_states(graph)
-        removed = [op for op in graph.operators if op.code.name.startswith(OP_PREFIX) and not is_state(op)]
-        removed += [op for op in graph.operators if _serves_loss(graph, op)]
+        removed = [op for op in graph.operators if _is_added(op) and not is_state(op)]
+        removed += [op for op in graph.operators if op not in removed and _serves_loss(graph, op)]
         kept = [op for op in graph.operators if op not in removed]
         stays = {t for op in kept for t in [*op.inputs, *op.outputs, *(op.intermediates or ())]}
-        stays |= {t for port, t in ports if port.role in _KEPT}
+        stays |= {t for port, t in ports if port.role in _KEPT and not t.name.startswith(OUTPUTS)}
         leaves = {t for op in removed for t in [*op.inputs, *op.outputs]}
-        leaves |= {t for port, t in ports if port.role not in _KEPT}
+        leaves |= {t for port, t in ports if t not in stays}
 
         own: dict[Tensor, Tensor] = {}
         for port, tensor in zip(segment.inputs, graph.inputs, strict=True):
@@ -152,6 +156,7 @@ class _Joined:
                 own[tensor] = self.boundaries[port.index - 1]
             elif port.role == "input" and port.index is not None:
                 own[tensor] = self.inputs.setdefault(port.index, tensor)
+        own = {tensor: t for tensor, t in own.items() if not t.name.startswith(OUTPUTS)}
         for tensor in graph.all_tensors():
             if tensor in own or (tensor in leaves and tensor not in stays):
                 continue
@@ -166,7 +171,7 @@ class _Joined:
         self.graph.operators += [op.copy(own) for op in kept]
         for port, tensor in zip(segment.outputs, graph.outputs, strict=True):
             if port.role == "boundary":
-                self.boundaries.append(own[tensor])
+                self.boundaries.append(own.get(tensor, tensor))  # nothing that stays reads a tensor that leaves
             elif port.role == "output" and port.index is not None:
                 self.outputs[port.index] = own[tensor]
 

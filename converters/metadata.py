@@ -16,7 +16,7 @@ from .constants import METADATA_NAME
 from .errors import ConversionError
 from .metadata_checks import LOOKING, NUMBERS, WITH_FACTORS, faults, misfits
 from .model import Buffer, Model
-from .settings import LOSS_KINDS, MAX_QUERIES, SMALLEST_LIMIT, Parameters, parameters_of
+from .settings import MAX_QUERIES, SMALLEST_LIMIT, Parameters, parameters_of
 
 #: Version of the metadata; readers refuse others.
 METADATA_VERSION: Final = 1
@@ -38,16 +38,66 @@ _Int8 = Annotated[int, Field(ge=-128, le=127)]
 _Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Factor = Annotated[float, Field(allow_inf_nan=False)]
 # Values of a loss that are not written.
-_LOSS_DEFAULTS: Final = (("unit", 1.0), ("places", 1), ("over", "sum"))
+_LOSS_DEFAULTS: Final = (("unit", 1.0), ("places", 1), ("over", "sum"), ("parts", ()))
 _KINDS: Final = ("layer", "add", *dict.fromkeys((*NUMBERS, *LOOKING, *WITH_FACTORS)))
+
+
+@dataclasses.dataclass(frozen=True)
+class ZoLossPart:
+    """A part of a loss "sum": the loss of some channels of an output, at each of its places."""
+
+    key: str  #: name of its labels: the output, with a range if it has not all channels.
+    kind: Annotated[str, Field(pattern="^(cross_entropy|binary_cross_entropy|mse|mae|huber)$")]
+    output: _Index  #: number of the original output.
+    weight: _Scale  #: factor of its loss.
+    scale: _Scale  #: as of `ZoLoss`.
+    zero_point: _Int8  #: as of `ZoLoss`.
+    first: _Index  #: number of its first value in the loss's input.
+    stride: _Count  #: values from one place to the next.
+    places: _Count  #: number of places.
+    begin: _Index  #: number of its first channel in the output's last dimension.
+    channels: _Count  #: values of a place: classes, binary outputs, or values of a regression.
+    squashed: bool  #: as of `ZoLoss`.
+
+    @property
+    def labels(self) -> int:
+        """Number of labels or targets of a place."""
+        return 1 if self.kind == "cross_entropy" else self.channels
+
+    @property
+    def delta(self) -> int:
+        """Level from which on an error counts linearly: Huber's loss has it at a real value of 1."""
+        return {"mse": 255, "mae": 0, "huber": min(254, max(1, round(1 / self.scale)))}.get(self.kind, 0)
+
+    @property
+    def of_value(self) -> float:
+        """Real loss of a place per unit of its integer value, of a regression: the mean over its channels."""
+        return {"mse": self.scale**2, "mae": self.scale, "huber": self.scale**2 / 2}[self.kind] / self.channels
+
+    @property
+    def largest(self) -> float:
+        """Largest real loss of a place, of a regression."""
+        d = self.delta
+        return self.of_value * self.channels * (255 if d == 0 else d * (510 - d))
+
+    @property
+    def unit(self) -> float:
+        """Real loss that is worth 1: 1 nat, or an error of 8 levels, as of the mean squared error alone."""
+        return {"mse": (8 * self.scale) ** 2, "mae": 8 * self.scale, "huber": 32 * self.scale**2}.get(self.kind, 1.0)
+
+    @property
+    def gain(self) -> float:
+        """Derivative by the real output per unit of an integer error, see ops/core/loss/zo_loss.h."""
+        of_level = {"mse": 2 * self.scale / 128, "mae": 1 / 32640, "huber": self.scale / 128}
+        return of_level[self.kind] / self.channels if self.kind in of_level else 2.0**-15
 
 
 @dataclasses.dataclass(frozen=True)
 class ZoLoss:
     """The loss of a ZO model."""
 
-    #: "cross_entropy", "floor_log2", "binary_cross_entropy" or "mse".
-    kind: Annotated[str, Field(pattern=f"^({'|'.join(LOSS_KINDS[1:-1])})$")]
+    #: "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", or "sum" of the losses of its parts.
+    kind: Annotated[str, Field(pattern="^(cross_entropy|floor_log2|binary_cross_entropy|mse|sum)$")]
     elements: Annotated[int, Field(ge=1, le=2**20)]  #: values per sample (classes, outputs).
     scale: _Scale  #: real value of one LSB of the loss's input; softmax's beta is part of it.
     zero_point: _Int8  #: zero point of the loss's input.
@@ -63,11 +113,18 @@ class ZoLoss:
     #: step with the largest output.
     over: Annotated[str, Field(pattern="^(sum|largest)$")] = "sum"
     places: _Count = 1  #: places of a sample, each with its classes and its label: pixels or steps of a cross-entropy.
+    #: parts of a "sum", in the order of their labels. Their values follow each other in the loss's input.
+    parts: tuple[ZoLossPart, ...] = ()
 
     @property
     def of_classes(self) -> bool:
         """True if labels are classes: a cross-entropy of softmax, or the floor-log2 loss in its place."""
         return self.kind in SOFTMAX_KINDS
+
+    @property
+    def has_answers(self) -> bool:
+        """True if outputs are right or wrong answers, which an accuracy counts."""
+        return self.kind not in ("mse", "sum")
 
     @property
     def of_samples(self) -> bool:
@@ -82,6 +139,8 @@ class ZoLoss:
     @property
     def labels(self) -> int:
         """Number of labels or targets of a sample."""
+        if self.parts:
+            return sum(p.places * p.labels for p in self.parts)
         return self.places if self.of_classes else self.elements
 
 

@@ -79,6 +79,12 @@ def faults(m: ZoMetadata) -> Iterator[str]:
         and (m.loss.kind, m.loss.elements) != ("binary_cross_entropy", 1)
     ):
         yield "loss.over: a largest output is that of one binary cross-entropy"
+    if m.loss is not None and ((m.loss.kind == "sum") != bool(m.loss.parts)):
+        yield "loss.parts: a sum has parts, and no other loss"
+    for i, part in enumerate(() if m.loss is None else m.loss.parts):
+        end = part.first + (part.places - 1) * part.stride + part.channels
+        if part.output >= len(m.original.outputs) or m.loss is None or end > m.loss.elements:
+            yield f"loss.parts.{i}: the model has no such output"
     yield from _port_faults(m, last)
     yield from _layer_faults(m)
 
@@ -315,6 +321,6 @@ def _port_misfits(m: ZoMetadata, what: str, port: ZoPort, tensor: Tensor) -> Ite
         yield f"{what} of shape {list(tensor.shape)} does not divide into the batch {m.batch}"
     elif port.role in ("input", "label", "loss") and tensor.shape[:1] != (m.batch,):
         yield f"{what} of shape {list(tensor.shape)} does not begin with the batch {m.batch}"
-    elif m.loss is not None and tensor.size != m.batch * m.loss.elements:
+    elif m.loss is not None and m.loss.kind != "sum" and tensor.size != m.batch * m.loss.elements:
         if (port.role == "label" and shape is None) or (port.role == "output" and port.index == m.loss.output):
             yield f"{what} has not {m.loss.elements} values per sample"

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InjectError, checked_integer
+from .loss_parts import loss_text, parse_parts
 from .selections import ALL, Last, ResidualBlocks, Sparse, TailChoice
 
 #: Largest number of seeds in one UPDATE, PERTURB or step of a REPLAY (ZO_MAX_QUERIES).
@@ -23,7 +24,9 @@ PARAMETERS: Final[tuple[str, ...]] = get_args(Parameters)
 Selection = Last | str | Sequence[str]
 """The last layers, or names of layers, or patterns with * and ?."""
 
-LossKind = Literal["auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "none"]
+LossKind = Literal["auto", "cross_entropy", "floor_log2", "binary_cross_entropy", "mse", "mae", "huber", "none"]
+Loss = LossKind | str | Mapping[str, str]
+"""A kind of loss, or the parts of a sum: ``"OUTPUT=KIND*WEIGHT,…"``, or ``KIND*WEIGHT`` by output."""
 LossOver = Literal["auto", "sum", "largest"]
 LOSS_KINDS: Final[tuple[str, ...]] = get_args(LossKind)
 
@@ -86,7 +89,7 @@ class InjectChanges(TypedDict, total=False):
     batch: int
     export_batch: int | None
     signature: str | None
-    loss: LossKind
+    loss: Loss
     loss_output: int | str | None
     loss_over: LossOver
     cuts: Sequence[str]
@@ -124,8 +127,10 @@ class InjectSettings:
         signature: key of the signature, or name of the subgraph, that is to be trained; None: the model has one
             subgraph alone.
         loss: "auto" (from the model's tail), "cross_entropy", "floor_log2" (a cross-entropy in whole powers of two,
-            ElasticZO's; see ops/core/papers/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", or "none" (no loss
-            operator: for looking at segments).
+            ElasticZO's; see ops/core/papers/zo_floor_log2_loss.h), "binary_cross_entropy", "mse", "mae", "huber" (with
+            a delta of 1), or "none" (no loss operator: for looking at segments). Or a sum of several losses with
+            weights: "scores=binary_cross_entropy,boxes=huber*5", or a dictionary. A part is an output, by name or
+            number, perhaps with a range of its last dimension: "grid[0]=binary_cross_entropy,grid[1:5]=mse".
         loss_output: index or tensor name of the output that the loss belongs to; None: the first output behind a
             SOFTMAX or LOGISTIC, else the first output.
         loss_over: loss of a sequence, of a model with states: "sum" of its steps with a label, "largest" (that of the
@@ -168,7 +173,7 @@ class InjectSettings:
     batch: int = 1
     export_batch: int | None = None
     signature: str | None = None
-    loss: LossKind = "auto"
+    loss: Loss = "auto"
     loss_output: int | str | None = None
     loss_over: LossOver = "auto"
     cuts: Sequence[str] = ()
@@ -196,8 +201,12 @@ class InjectSettings:
         if self.tail != ALL and not isinstance(self.tail, ResidualBlocks):
             self._take("tail", 1, 64)
         self._take("command_words", smallest_command(self.max_queries), 2**24)
-        if self.loss not in LOSS_KINDS:
-            self._refuse("loss", f"be one of {', '.join(LOSS_KINDS)}")
+        object.__setattr__(self, "loss", loss_text(self.loss))
+        parts = parse_parts(str(self.loss))
+        if not parts and self.loss not in LOSS_KINDS:
+            self._refuse("loss", f"be one of {', '.join(LOSS_KINDS)}, or OUTPUT=KIND for each part of a sum")
+        if parts and self.loss_output is not None:
+            self._refuse("loss_output", "be None where the loss names its outputs")
         if self.loss_over not in get_args(LossOver):
             self._refuse("loss_over", f"be one of {', '.join(get_args(LossOver))}")
         if not isinstance(self.loss_output, str):

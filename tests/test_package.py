@@ -154,7 +154,9 @@ def test_what_is_misspelt_is_refused() -> None:
     with pytest.raises(TypeError, match="batchsize"):
         zo.algorithms.node(batchsize=16)  # type: ignore[call-arg]
     with pytest.raises(zo.ConversionError, match="loss"):
-        zo.InjectSettings(loss="crossentropy")  # type: ignore[arg-type]
+        zo.InjectSettings(loss="crossentropy")
+    with pytest.raises(zo.ConversionError, match="loss_over"):
+        zo.InjectSettings(loss_over="mean")  # type: ignore[arg-type]
     with pytest.raises(zo.ConversionError, match="head_room"):
         zo.inject(b"", head_room=2)  # type: ignore[call-arg]
 

@@ -49,6 +49,10 @@
 #ifndef ZO_WITH_OTHER_LOSSES
 #define ZO_WITH_OTHER_LOSSES ZO_FEATURES
 #endif
+/* The loss ZO_LOSS_SUM. */
+#ifndef ZO_WITH_LOSS_SUM
+#define ZO_WITH_LOSS_SUM ZO_FEATURES
+#endif
 /* The loss ZO_LOSS_FLOOR_LOG2 (papers/zo_floor_log2_loss.h). */
 #ifndef ZO_WITH_FLOOR_LOG2
 #define ZO_WITH_FLOOR_LOG2 ZO_FEATURES

@@ -152,11 +152,12 @@ void Network::SetCommand(uint32_t segment, uint32_t flags) {
 
 zo_status Network::CheckLabels(const uint8_t* labels) {
   const bool of_classes = IsOfClasses(info());
-  if (!of_classes && info().loss.kind != ZO_LOSS_BINARY_CROSS_ENTROPY) {
+  if (!of_classes && info().loss.kind == ZO_LOSS_MEAN_SQUARED_ERROR) {
     for (bool& labelled : labelled_) labelled = true;
     return ZO_OK;
   }
-  const int32_t end = of_classes ? static_cast<int32_t>(info().classes) : 2;
+  int32_t end = of_classes ? static_cast<int32_t>(info().classes) : 2;
+  if (ZO_WITH_LOSS_SUM && info().loss.kind == ZO_LOSS_SUM) end = 256;  // the loss knows each part's own
   for (uint32_t at = 0; at < ZO_BATCH * info().label_bytes; at += sizeof(int32_t)) {
     int32_t label;
     memcpy(&label, labels + at, sizeof label);

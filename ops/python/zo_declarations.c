@@ -98,7 +98,7 @@ const zo_declaration zo_declarations[] = {
   CONSTANT(ZO_NODES_PLAIN), CONSTANT(ZO_NODES_MAX_POOL), CONSTANT(ZO_NODES_MEAN),
   CONSTANT(ZO_ACTION_DONE),
   CONSTANT(ZO_TASK_NODES), CONSTANT(ZO_TASK_WEIGHTS), CONSTANT(ZO_TASK_SHARED_NODES),
-  CONSTANT(ZO_NODE_DONE), CONSTANT(ZO_NODE_FORWARD), CONSTANT(ZO_NODE_QUERY),
+  CONSTANT(ZO_PART_BYTES), CONSTANT(ZO_NODE_DONE), CONSTANT(ZO_NODE_FORWARD), CONSTANT(ZO_NODE_QUERY),
   CONSTANT(ZO_NODE_UPDATE), CONSTANT(ZO_NODE_RESTORE),
 
 #define S zo_distribution
@@ -109,6 +109,7 @@ const zo_declaration zo_declarations[] = {
 #undef S
 #define S zo_model_loss
   STRUCT, U32(kind), FIELD(int32_t, zero_point), FIELD(zo_logit_scale, scale), U32(places),
+  FIELD(const uint8_t*, parts),
 #undef S
 #define S zo_calibration
   STRUCT, FIELD(int32_t*, largest), U32(room), U32(samples),
@@ -268,6 +269,11 @@ const zo_declaration zo_declarations[] = {
            zo_logit_scale, const int32_t*, int32_t*),
   FUNCTION(zo_status, zo_binary_cross_entropy_error_s8, const int8_t*, uint32_t, uint32_t, int32_t,
            zo_logit_scale, const int32_t*, int16_t*),
+  FUNCTION(uint32_t, zo_part_labels, const uint8_t*, uint32_t, uint32_t),
+  FUNCTION(zo_status, zo_sum_loss_s8, const uint8_t*, uint32_t, const int8_t*, uint32_t, uint32_t, const int32_t*,
+           int32_t*),
+  FUNCTION(zo_status, zo_sum_loss_error_s8, const uint8_t*, uint32_t, const int8_t*, uint32_t, uint32_t,
+           const int32_t*, int16_t*),
   FUNCTION(zo_status, zo_mean_squared_error_s8, const int8_t*, const int8_t*, uint32_t, uint32_t,
            int32_t, int32_t, int32_t*),
   FUNCTION(zo_status, zo_mean_squared_error_error_s8, const int8_t*, const int8_t*, uint32_t,

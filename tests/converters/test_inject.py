@@ -208,7 +208,10 @@ def test_multipliers() -> None:
         ({"max_queries": 33}, "max_queries"),
         ({"batch": 0}, "batch"),
         ({"batch": True}, "batch"),
-        ({"loss": "hinge"}, "`loss` must be one of auto, cross_entropy, floor_log2, binary_cross_entropy, mse, none"),
+        (
+            {"loss": "hinge"},
+            "`loss` must be one of auto, cross_entropy, floor_log2, binary_cross_entropy, mse, mae, huber, none",
+        ),
         ({"loss_output": -1}, "loss_output"),
         ({"command_words": 29}, r"`command_words` must be an integer in 30\.\.16777216"),
         ({"trainable": ""}, "trainable"),

@@ -9,12 +9,13 @@ import pytest
 from helpers.exact_gradients import samples
 from helpers.injection import inject_all
 from helpers.models import residual
+from helpers.models.detectors import detector_samples, injected_detector
 from helpers.models.node_networks import mixer
 from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run
 from tflm_zo import Rademacher, load_model
 from tflm_zo.converters import ResidualBlocks, read_metadata
-from tflm_zo.data import Data
+from tflm_zo.data import Data, Inputs, prepare
 from tflm_zo.training import Exact, Nodes, Settings, Weights, inject_for
 
 TESTED = ("cortex-m4-cmsis_nn", "cortex-m55-cmsis_nn")
@@ -111,3 +112,21 @@ def test_sequences(name: str, library: Library, tmp_path: Path) -> None:
     x, y = samples(plain, 10, 1, loss)
     zo = load_model(inject_for(plain, settings, loss=loss).to_bytes())
     check_run(library, zo, settings, Data([x], y), 4, "sequence", tmp_path)
+
+
+#: The detector, the loss, and the trained layers.
+SUMS: dict[str, tuple[str, Settings]] = {
+    "grid, every layer exact": ("grid", run(Exact(last=2), seed=1)),
+    "grid, weights": ("grid", run(Weights(queries=2), seed=2, learning_rate=20.0)),
+    "two heads, nodes": ("heads", run(Nodes(queries=2), seed=3)),
+}
+
+
+@on(*TESTED)
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_of_losses(name: str, library: Library, tmp_path: Path) -> None:
+    network, settings = SUMS[name]
+    rng = np.random.default_rng(1)
+    zo = load_model(injected_detector(network, settings).to_bytes())
+    x, y = detector_samples(network, rng, 8)
+    check_run(library, zo, settings, prepare(Inputs(zo), x, y), 4, "detector", tmp_path)

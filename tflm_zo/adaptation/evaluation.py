@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..converters import InjectSettings, Model, load_model
+from ..converters.loss_parts import loss_text, parse_parts
+from ..converters.model import Subgraph, Tensor
 from ..converters.model.schema import TensorType
-from ..converters.passes.loss import logits_of, output_number
-from ..converters.settings import LossKind
+from ..converters.passes.loss import logits_of, output_number, part_output
+from ..converters.settings import Loss
 from ..converters.states import main_graph
 from ..data import Labels, Samples, prepare
-from ..io.arrays import as_array, padded, read_arrays, read_labels
+from ..io.arrays import labels_of, padded, read_arrays, read_labels, unmasked
 from ..io.errors import SettingsError
 from ..runtime import load
 from ..training.evaluation import Evaluation, Watch
@@ -23,7 +25,7 @@ from ..training.injection import inject_plain, is_zo
 
 
 def with_loss(
-    model: Model | bytes | str | os.PathLike[str], loss: LossKind | None = None, loss_output: int | str | None = None
+    model: Model | bytes | str | os.PathLike[str], loss: Loss | None = None, loss_output: int | str | None = None
 ) -> Model:
     """Returns a ZO model as it is, and a plain model with a loss, which computes the same outputs.
 
@@ -49,33 +51,46 @@ def loss_told(
     model: Model,
     x: Samples,
     y: Labels | None = None,
-    loss: LossKind | None = None,
+    loss: Loss | None = None,
     loss_output: int | str | None = None,
-) -> LossKind | None:
+) -> Loss | None:
     """Returns the loss that the labels tell, or the given one where that or the model tells it.
 
     The last operator of a classifier tells the loss. Without a SOFTMAX or LOGISTIC, the labels do: integers of a number
     for each place mean the cross-entropy, 0 and 1 for each output the binary cross-entropy, and others, in the shape of
-    the output, the mean squared error. For arguments see `evaluate`.
+    the output, the mean squared error. Labels of several outputs make a sum of such losses. For arguments see
+    `evaluate`.
 
     Raises:
         DataError: the labels cannot be read.
+        ConversionError: labels are of an output that the model does not have.
     """
     labels = labels_in(x) if y is None else read_labels(y)
     graph = main_graph(model)
     # A damaged model is left to `inject`, which refuses it.
     if loss not in (None, "auto") or is_zo(model) or labels is None or graph is None or not graph.outputs:
         return loss
-    output = graph.outputs[output_number(graph, loss_output)]
+    if not isinstance(labels, Mapping):
+        told = _told(graph, graph.outputs[output_number(graph, loss_output)], labels)
+        return loss if told is None else cast(Loss, told)
+    parts = parse_parts(loss_text({str(key): "auto" for key in labels}))
+    outputs = [graph.outputs[part_output(graph, p)] for p in parts]
+    pairs = zip(parts, outputs, strict=True)
+    return {p.key: _told(graph, output, labels[p.key], p.begin, p.end) or "auto" for p, output in pairs}
+
+
+def _told(graph: Subgraph, output: Tensor, labels: Any, begin: int = 0, end: int | None = None) -> str | None:
+    """Returns the kind of loss that labels of some channels of an output tell, or None."""
     if logits_of(graph, output)[1] is not None or output.type not in _OF_VALUES or not (output.shape and output.size):
-        return loss
-    given, values = as_array(padded(labels, "y", -1)[0], "y"), output.size // output.shape[0]
+        return None
+    given, channels = unmasked(padded(labels, "y", -1)[0], "y"), len(range(output.shape[-1])[begin:end])
+    values = output.size // output.shape[0] // output.shape[-1] * channels
     if given.size == len(given) * values:
         if np.isin(given, (-1, 0, 1)).all():
-            rows = given.reshape(-1, output.shape[-1])
-            return "cross_entropy" if output.shape[-1] > 1 and (rows.sum(1) == 1).all() else "binary_cross_entropy"
+            rows = given.reshape(-1, channels)
+            return "cross_entropy" if channels > 1 and (rows.sum(1) == 1).all() else "binary_cross_entropy"
         return "mse"
-    return loss if given.dtype.kind == "f" or output.shape[-1] < 2 else "cross_entropy"
+    return None if given.dtype.kind == "f" or channels < 2 else "cross_entropy"
 
 
 _OF_VALUES = (TensorType.INT8, TensorType.INT16, TensorType.UINT8, TensorType.FLOAT32)
@@ -84,8 +99,8 @@ _OF_VALUES = (TensorType.INT8, TensorType.INT16, TensorType.UINT8, TensorType.FL
 def labels_in(x: Samples) -> Any:
     """Returns the array `y` of a file or a dictionary of samples, or None."""
     if isinstance(x, str | os.PathLike):
-        return read_arrays(x).get("y")
-    return x.get("y") if isinstance(x, Mapping) else None
+        return labels_of(read_arrays(x))
+    return labels_of(x) if isinstance(x, Mapping) else None
 
 
 def evaluate(
@@ -95,7 +110,7 @@ def evaluate(
     *,
     runtime: str = "litert",
     threads: int = 1,
-    loss: LossKind | None = None,
+    loss: Loss | None = None,
     loss_output: int | str | None = None,
     watch: Watch | None = None,
 ) -> Evaluation:

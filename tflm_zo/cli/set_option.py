@@ -56,7 +56,7 @@ def parse_injection(given: Mapping[str, str]) -> InjectChanges:
         elif name == "nodes":
             values[name] = parse_selection("nodes", split_names([text]), "auto")
         else:
-            values[name] = text.replace("-", "_") if name == "loss" else text
+            values[name] = parse_loss(text) if name == "loss" else text
     seed = values.pop("sparse_seed", 0)
     if seed or "sparse" in values:
         values["sparse"] = parse_sparse(values.get("sparse"), seed)
@@ -107,13 +107,21 @@ def say_loss_output(zo: Model, chosen: int | str | None) -> None:
     """Says which of several outputs the loss was given to, unless one was chosen."""
     metadata = read_metadata(zo)
     names, loss = metadata.original.outputs, metadata.loss
-    if chosen is None and loss is not None and len(names) > 1:
+    if loss is not None and loss.parts:
+        parts = (f"{p.kind} of `{p.key}`" + (f" * {p.weight:g}" if p.weight != 1 else "") for p in loss.parts)
+        note(f"the loss is a sum: {', '.join(parts)}")
+    elif chosen is None and loss is not None and len(names) > 1:
         note(
             f"the loss belongs to output {loss.output} of {len(names)}, `{names[loss.output]}`; "
             "--loss-output chooses another"
         )
-    if loss is not None and not (loss.squashed or loss.of_samples or loss.kind == "mse"):
+    if loss is not None and not (loss.squashed or loss.of_samples or not loss.has_answers):
         note(f"the loss is {loss.kind}, which no SOFTMAX or LOGISTIC of the model tells; --set loss gives another")
+
+
+def parse_loss(given: str | None) -> Any:
+    """Reads a loss: a kind, or parts OUTPUT=KIND*WEIGHT."""
+    return given if given is None or "=" in given else given.replace("-", "_")
 
 
 def parse_loss_output(given: str | None) -> int | str | None:

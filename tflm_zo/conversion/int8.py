@@ -46,7 +46,7 @@ def representative_samples(source: Any, inputs: Mapping[str, tuple[int, ...]]) -
             floats = [array.astype(np.float32) for array in found.inputs]
         for name, array in zip(found.names, floats, strict=True):
             as_array(array, name)  # a large float64 is infinity now
-    return floats, found.y
+    return floats, None if isinstance(found.y, Mapping) else found.y  # an accuracy is of one output
 
 
 def _collect(source: Iterable[Any], shapes: Mapping[str, tuple[int, ...]]) -> list[Array]:

@@ -11,7 +11,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .arguments import address
 from .loader import Struct, call, constants, library, structs
 
 
@@ -203,24 +205,36 @@ def logit_scale(scale: float) -> Struct:
 class ModelLoss:
     """``zo_model_loss``."""
 
-    kind: str  #: "cross_entropy", "binary_cross_entropy", "mse" or "floor_log2".
+    kind: str  #: "cross_entropy", "binary_cross_entropy", "mse", "floor_log2" or "sum".
     scale: float  #: scale of the loss's input; for logits 2^-20..64.
     zero_point: int  #: zero point of the loss's input, -128..127.
     places: int = 1  #: places of a sample, each with a label, of a cross-entropy.
+    parts: bytes = b""  #: parts of a sum, see ops/core/loss/zo_loss.h.
+
+    @cached_property
+    def _parts(self) -> NDArray[np.uint8]:
+        return np.frombuffer(self.parts, np.uint8)
 
     @property
     def number(self) -> int:
         """``zo_loss_kind``."""
-        return ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2").index(self.kind)
+        return ("cross_entropy", "binary_cross_entropy", "mse", "floor_log2", "sum").index(self.kind)
 
     def labels(self, outputs: int) -> tuple[int, type[np.generic]]:
         """Returns the number of labels of a sample and their type, for a loss of `outputs` outputs."""
+        if self.parts:
+            where = address("parts", self._parts, np.uint8)
+            return library().zo_part_labels(where, len(self.parts) // constants.ZO_PART_BYTES, outputs), np.int32
         one = self.kind not in ("binary_cross_entropy", "mse")
         return self.places if one else outputs, np.int8 if self.kind == "mse" else np.int32
 
     @property
     def struct(self) -> Struct:
-        """``zo_model_loss``, without a scale for the mean squared error."""
-        scale = structs.zo_logit_scale() if self.kind == "mse" else logit_scale(self.scale)
+        """``zo_model_loss``, valid as long as this object."""
+        scale = structs.zo_logit_scale() if self.kind in ("mse", "sum") else logit_scale(self.scale)
         zero_point = self.zero_point if self.kind == "binary_cross_entropy" else 0
-        return structs.zo_model_loss(self.number, zero_point, scale, self.places)
+        loss = structs.zo_model_loss(self.number, zero_point, scale, self.places, None)
+        if self.parts:
+            loss.parts = address("parts", self._parts, np.uint8)
+            loss.places = len(self.parts) // constants.ZO_PART_BYTES
+        return loss

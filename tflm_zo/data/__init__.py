@@ -7,6 +7,7 @@ trainer.fit(data)
 from ..io.arrays import read_arrays
 from ..io.errors import DataError
 from .levels import DataWarning, to_levels, to_real
+from .part_labels import part_labels, part_scores
 from .prepare import (
     Data,
     Inputs,
@@ -29,6 +30,8 @@ __all__ = [
     "ModelError",
     "Samples",
     "labelled",
+    "part_labels",
+    "part_scores",
     "prepare",
     "prepare_input",
     "prepare_labels",

@@ -17,6 +17,7 @@ from ..converters.model.schema import BuiltinOperator as B
 from ..io.arrays import (
     Gathered,
     as_array,
+    as_labels,
     check_count,
     class_labels,
     gather,
@@ -29,6 +30,7 @@ from ..io.arrays import (
 )
 from ..io.errors import DataError
 from .levels import quantize, real_samples, warn_implausible
+from .part_labels import part_labels
 
 Details = tuple[tuple[int, ...], np.dtype[Any], float, int]
 """Shape, dtype, scale and zero point of a model's input or output."""
@@ -79,8 +81,9 @@ of an input of that type; uint8 samples of another input are pixels, read as the
 0..1 or 0..255.
 """
 
-Labels = ArrayLike | os.PathLike[str]
-"""Labels, [samples, ...]: an array, a list, or the path of an ``.npy`` file or of an ``.npz`` file with y."""
+Labels = ArrayLike | Mapping[str, ArrayLike] | os.PathLike[str]
+"""Labels, [samples, ...]: an array, a list, or the path of an ``.npy`` file or of an ``.npz`` file with y; of a loss of
+several parts, labels by part."""
 
 
 def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
@@ -91,7 +94,9 @@ def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
         x: samples; a `Data` is returned unchanged.
         y: labels; None takes the labels of the file or dictionary. Cross-entropy: class numbers [samples], or
             one-hot [samples, classes]; with a class at each place, [samples, ...] of the output. Binary
-            cross-entropy: 0 and 1 [samples, outputs]. In all, -1 stands for no label. Mean squared error: targets in
+            cross-entropy: 0 and 1 [samples, outputs]. In all, -1 stands for no label. Loss of several parts: a
+            dictionary of such labels, and of targets in real values (NaN: no target), by the part's key; in a file
+            arrays `y.KEY`. Mean squared error: targets in
             the shape of the output and of the types of samples; without targets, the samples of a model with one
             input are the targets (an autoencoder). Of sequences, which a model with states takes, [samples, steps,
             ...], -1 for steps that do not count, as padding; or one label a sequence: of all steps if the loss is that
@@ -115,12 +120,12 @@ def prepare(model: Inputs, x: Samples, y: Labels | None = None) -> Data:
     with naming(x):
         given = _gather(model, x)
         inputs = _inputs(model, given)
-        targets = given.y if y is None else as_array(padded(y, "y", -1)[0] if model.metadata.states else y, "y")
+        targets = given.y if y is None else as_labels(y, of_steps=bool(model.metadata.states))
         if targets is None:
             targets = _reconstruction(model, given)
-        check_count(targets, len(inputs[0]), given.names[0])
         steps = _steps(model, inputs)
         labels = prepare_labels(targets, loss, model.label_details(), steps, given.lengths)
+        check_count(labels, len(inputs[0]), given.names[0])
         if not labelled(labels, loss.kind).any():
             raise DataError("y: no sample has a label (all are -1)")
     return Data(inputs, labels, steps)
@@ -208,11 +213,19 @@ def prepare_input(x: ArrayLike, details: Details, name: str, *, of_steps: bool =
 
 
 def prepare_labels(
-    y: ArrayLike, loss: ZoLoss, details: Details, steps: int = 1, lengths: NDArray[Any] | None = None
+    y: ArrayLike | Mapping[str, ArrayLike],
+    loss: ZoLoss,
+    details: Details,
+    steps: int = 1,
+    lengths: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
     """Prepares labels or targets of a loss for an input with these details, as `prepare` does, of sequences of so many
     steps, or of these lengths and padded; see `Data`.
     """
+    if loss.kind == "sum":
+        if steps > 1:
+            raise DataError("`loss` must be of one kind for sequences. Received: a sum of several parts.")
+        return part_labels(y, loss)
     given = as_array(y, "y")
     if steps > 1:
         return _of_steps(given, loss, details, steps, lengths)

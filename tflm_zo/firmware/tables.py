@@ -196,6 +196,7 @@ def model_source(
         label_bytes=label_bytes,
         loss=model_loss(loss).struct,
         loss_name=loss.kind,
+        loss_parts=list(model_loss(loss).parts),
         classes=loss.classes,
         output=loss_output(model, metadata),
         limit=127 - metadata.headroom,

@@ -14,7 +14,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +30,17 @@ _UNREADABLE = (
 )
 
 
+# Beginning of the names of arrays that have labels of one part of a loss.
+_PART: Final = "y."
+
+
 @dataclasses.dataclass(frozen=True)
 class Gathered:
     """The result of `gather`."""
 
     inputs: list[Array]  # array [samples, ...] of each input, in its shape
     names: list[str]  # name of each array in messages
-    y: Array | None = None  # array `y` of a file or dictionary that has one, else None
+    y: Array | Mapping[str, Any] | None = None  # array `y` of a file or dictionary, arrays `y.KEY` by key, or None
     there: tuple[str, ...] = ()  # names of all arrays in the file or dictionary
     lengths: Array | None = None  # steps of each sequence without its padding; None: all have the same number
 
@@ -67,7 +71,10 @@ def _read(path: str | os.PathLike[str], used: Collection[str] | None = None) -> 
         if isinstance(content, np.ndarray):
             return {"x": content}
         with content:
-            arrays = {name: content[name] if used is None or name in used else np.empty(0) for name in content.files}
+            arrays = {
+                name: content[name] if used is None or name in used or name.startswith(_PART) else np.empty(0)
+                for name in content.files
+            }
     except OSError as e:
         raise DataError(f"cannot be read: {e.strerror or e}") from e
     except MemoryError as e:
@@ -93,11 +100,17 @@ def read_labels(source: Any) -> Any:
         return source
     with naming(source):
         arrays = _read(source, {"x", "y"})
-        if "y" in arrays:
-            return arrays["y"]
+        if (labels := labels_of(arrays)) is not None:
+            return labels
         if arrays.keys() != {"x"} or zipfile.is_zipfile(source):
             raise DataError(f"no array `y`; there are: {', '.join(arrays) or 'none'}")
         return arrays["x"]
+
+
+def labels_of(arrays: Mapping[str, Any]) -> Any:
+    """Returns the labels of a file or dictionary of arrays: `y`, or arrays `y.KEY` by key; None if there are none."""
+    parts = {name.removeprefix(_PART): array for name, array in arrays.items() if name.startswith(_PART)}
+    return arrays.get("y") if "y" in arrays else parts or None
 
 
 def gather(source: Any, shapes: Mapping[str, Sequence[int]], *, of_steps: bool = False) -> Gathered:
@@ -120,7 +133,7 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]], *, of_steps: bool =
     if isinstance(source, Mapping):
         called, there = keys_of(source, names), tuple(map(str, source))
         given = [source[key] for key in called]
-        y = None if "y" in called else source.get("y")
+        y = None if "y" in called else labels_of(source)
     elif len(names) == 1:
         called, given = ["x"], [_only(source, tuple(shapes[names[0]]), of_steps)]
     else:
@@ -149,8 +162,16 @@ def gather(source: Any, shapes: Mapping[str, Sequence[int]], *, of_steps: bool =
     ]
     if any((own != lengths[0]).any() for own in lengths):
         raise DataError("`x` must have sequences of the same lengths for each input. Received: other lengths.")
-    labels = None if y is None else as_array(padded(y, "y", -1)[0] if of_steps else y, "y")
-    return Gathered(shaped, called, labels, there, lengths[0] if lengths else None)
+    return Gathered(shaped, called, as_labels(y, of_steps=of_steps), there, lengths[0] if lengths else None)
+
+
+def as_labels(y: Any, *, of_steps: bool) -> Any:
+    """Returns labels as an array, of sequences of unequal length with -1 behind the shorter ones; None, and labels by
+    part of a loss, as they are.
+    """
+    if y is None or isinstance(y, Mapping):
+        return y
+    return as_array(padded(y, "y", -1)[0] if of_steps else y, "y")
 
 
 def padded(value: Any, name: str, fill: int | None = None) -> tuple[Any, Array | None]:

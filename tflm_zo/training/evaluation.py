@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..converters.metadata import ZoLoss
-from ..data import Data, labelled, to_real
+from ..data import Data, labelled, part_scores, to_real
 from ..runtime import Runtime
 
 Watch = Callable[[Sequence[int]], Iterable[int]]
@@ -27,6 +27,8 @@ class Evaluation:
     correct: int  # number of correct classes, or of correct 0/1 outputs; 0 for the mean squared error
     counts: int  # number of labelled classes or 0/1 outputs; 0 for the mean squared error
     unit: float  # real value of a loss of 1, see `ZoLoss`
+    #: of a loss of several parts: the accuracy of each part by its key, or the mean absolute error of a regression
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
@@ -39,9 +41,11 @@ class Evaluation:
         return self.correct / self.counts if self.counts else None
 
     def values(self) -> dict[str, float]:
-        """Returns the "loss" and, if there is one, the "accuracy", for a history."""
+        """Returns the "loss" and, if there is one, the "accuracy", for a history; of several parts each part's value
+        by its key.
+        """
         accuracy = {} if self.accuracy is None else {"accuracy": self.accuracy}
-        return {"loss": self.loss, **accuracy}
+        return {"loss": self.loss, **accuracy, **self.parts}
 
 
 def _batches(samples: int, batch: int, watch: Watch | None) -> Iterator[tuple[NDArray[np.intp], int]]:
@@ -60,10 +64,14 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
     """
     loss, labels = runtime.metadata.known_loss, data.labels
     total, right = 0, 0
+    scores = np.zeros((len(loss.parts), 2))
     for losses, hits in _measured(runtime, data, watch):
         total += int(losses.sum(dtype=np.int64))
-        right += 0 if hits is None else int(hits.sum())
-    counts = 0 if loss.kind == "mse" else int(_known(labels, loss).sum())
+        if hits is not None and loss.parts:
+            scores += hits
+        elif hits is not None:
+            right += int(hits.sum())
+    counts = int(_known(labels, loss).sum()) if loss.has_answers else 0
     return Evaluation(
         samples=len(labels),
         labelled=int(labelled(labels, loss.kind).sum()),
@@ -71,6 +79,9 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
         correct=right,
         counts=counts,
         unit=loss.unit,
+        parts={
+            part.key: float(total / count) for part, (total, count) in zip(loss.parts, scores, strict=True) if count
+        },
     )
 
 
@@ -81,7 +92,7 @@ def losses_of(runtime: Runtime, data: Data) -> tuple[NDArray[np.float64], NDArra
     kept = labelled(data.labels, runtime.metadata.known_loss.kind)
     found = list(_measured(runtime, data, None))
     losses = np.concatenate([losses for losses, _ in found])[kept] / 65536 * runtime.metadata.loss_unit
-    if runtime.metadata.known_loss.kind == "mse":
+    if not runtime.metadata.known_loss.has_answers:
         return losses, None
     hits = np.concatenate([hits.reshape(len(hits), -1) for _, hits in found if hits is not None])[kept]
     known = _known(data.labels, runtime.metadata.known_loss).reshape(len(data), -1)[kept]
@@ -93,16 +104,21 @@ def integer_losses(runtime: Runtime, data: Data, watch: Watch | None = None) -> 
     return np.concatenate([losses for losses, _ in _measured(runtime, data, watch)])
 
 
-def _measured(
-    runtime: Runtime, data: Data, watch: Watch | None
-) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_] | None]]:
-    """Yields each batch's losses, unit 2^-16, and which outputs are right, None with the mean squared error."""
-    labels, command = data.labels, runtime.command()
+def _measured(runtime: Runtime, data: Data, watch: Watch | None) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
+    """Yields each batch's losses, unit 2^-16, and which outputs are right; None with the mean squared error, and
+    `part_scores` of a sum.
+    """
+    labels, command, loss = data.labels, runtime.command(), runtime.metadata.known_loss
     for rows, used in _batches(len(labels), runtime.samples_at_once, watch):
         runtime.feed([x[rows] for x in data.inputs], labels[rows])
         runtime.invoke(command)
-        of_classes = runtime.metadata.known_loss.kind != "mse"
-        yield runtime.losses()[:used].copy(), _hits(runtime, labels[rows])[:used] if of_classes else None
+        if loss.parts:
+            outputs = [output[:used] for output in runtime.outputs()]
+            details = [runtime.output_details(i)[2:] for i in range(len(outputs))]
+            yield runtime.losses()[:used].copy(), part_scores(outputs, details, labels[rows][:used], loss)
+        else:
+            hits = _hits(runtime, labels[rows])[:used] if loss.has_answers else None
+            yield runtime.losses()[:used].copy(), hits
 
 
 def _known(labels: NDArray[Any], loss: ZoLoss) -> NDArray[np.bool_]:

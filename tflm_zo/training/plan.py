@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from ..converters import ZoBackwardStep, ZoLoss, ZoMetadata, ZoNodes
+from ..converters.passes.loss import loss_parts
 from ..converters.selections import Last
 from ..core import MAX_QUERIES, ModelLoss, NodeLayer, NodeState, NodeTask, TaskEntry, TaskKind
 from ..core.node_layer import NodeForm
@@ -30,7 +31,7 @@ def node_layer(nodes: ZoNodes, *, unmasked: bool = False) -> NodeLayer:
 
 def model_loss(loss: ZoLoss) -> ModelLoss:
     """Returns the loss of a ZO model."""
-    return ModelLoss(loss.kind, loss.scale, loss.zero_point, loss.places)
+    return ModelLoss(loss.kind, loss.scale, loss.zero_point, loss.places, loss_parts(loss))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,7 +166,7 @@ class Coverage:
 
 def covered(data: Data, loss: ZoLoss) -> Coverage:
     """Finds the classes in a set of samples. For targets without classes, none is missing."""
-    if loss.kind == "mse":
+    if not loss.has_answers:
         return Coverage(0, (), constant=False)
     outputs = 1 if loss.of_classes else loss.elements  # places share their classes
     columns = data.labels.reshape(-1, outputs).T

@@ -24,19 +24,19 @@ enum {
   kOptionZeroPoint = 8,
   kOptionScaleLog2e = 12, /* or multiplier */
   kOptionScale = 16,      /* or shift */
-  kOptionBytes = 20,
+  kOptionBytes = 20,      /* then the parts of a SUM, as many as places */
 };
 
 /* Whether the build has a kind. */
 static int has_kind(uint32_t kind) {
   return kind == ZO_LOSS_CROSS_ENTROPY || (ZO_WITH_FLOOR_LOG2 && kind == ZO_LOSS_FLOOR_LOG2) ||
-         (ZO_WITH_OTHER_LOSSES && kind < ZO_LOSS_FLOOR_LOG2);
+         (ZO_WITH_LOSS_SUM && kind == ZO_LOSS_SUM) || (ZO_WITH_OTHER_LOSSES && kind < ZO_LOSS_FLOOR_LOG2);
 }
 
 typedef struct loss_op {
   uint32_t kind;
   uint32_t elements;
-  uint32_t places; /* of CROSS_ENTROPY */
+  uint32_t places; /* of CROSS_ENTROPY; of SUM its parts */
   uint32_t samples;
   zo_buffer logits;
   zo_buffer label;
@@ -45,7 +45,15 @@ typedef struct loss_op {
 } loss_op;
 
 #if ZO_WITH_CHECKS
-static uint64_t label_bytes(const loss_op* op) {
+static uint64_t label_bytes(const loss_op* op, const uint8_t* options) {
+#if ZO_WITH_LOSS_SUM
+  if (op->kind == ZO_LOSS_SUM) {
+    const uint64_t labels = zo_part_labels(options + kOptionBytes, op->places, op->elements);
+    return labels == 0u ? UINT64_MAX : sizeof(int32_t) * op->samples * labels;
+  }
+#else
+  (void)options;
+#endif
   if (!ZO_WITH_OTHER_LOSSES) return sizeof(int32_t) * (uint64_t)op->samples;
   switch (op->kind) {
     case ZO_LOSS_CROSS_ENTROPY:
@@ -63,7 +71,7 @@ static uint64_t label_bytes(const loss_op* op) {
 static zo_status read_loss_op(const uint8_t* options, size_t length, zo_buffer_source source, void* context,
                               loss_op* op) {
   if (!ZO_WITH_CHECKS) (void)length;
-  if (ZO_WITH_CHECKS && (options == NULL || length != kOptionBytes || options[kLossVersion] != ZO_OPTIONS_VERSION ||
+  if (ZO_WITH_CHECKS && (options == NULL || length < kOptionBytes || options[kLossVersion] != ZO_OPTIONS_VERSION ||
                          !has_kind(options[kOptionKind]) || zo_read_u32(options + kOptionElements) == 0u)) {
     return ZO_ERROR_OPTIONS;
   }
@@ -72,7 +80,11 @@ static zo_status read_loss_op(const uint8_t* options, size_t length, zo_buffer_s
   op->elements = zo_read_u32(options + kOptionElements);
   op->places = (uint32_t)options[kOptionPlaces] | ((uint32_t)options[kOptionPlaces + 1] << 8);
   if (op->places == 0u) op->places = 1u;
-  if (ZO_WITH_CHECKS && op->elements % op->places != 0u) return ZO_ERROR_OPTIONS;
+  const size_t parts = op->kind == ZO_LOSS_SUM ? op->places : 0u;
+  if (ZO_WITH_CHECKS &&
+      (length != kOptionBytes + parts * ZO_PART_BYTES || (parts == 0u && op->elements % op->places != 0u))) {
+    return ZO_ERROR_OPTIONS;
+  }
   op->logits = source(context, kLogits);
   op->label = source(context, kLabel);
   op->flags = source(context, kFlags);
@@ -80,7 +92,7 @@ static zo_status read_loss_op(const uint8_t* options, size_t length, zo_buffer_s
   op->samples = op->logits.bytes / op->elements;
 #if ZO_WITH_CHECKS
   const int consistent = op->samples > 0u && op->logits.bytes % op->elements == 0u && op->logits.bytes != ZO_NO_SIZE &&
-                         op->label.bytes == label_bytes(op) && op->flags.bytes >= sizeof(int32_t) &&
+                         op->label.bytes == label_bytes(op, options) && op->flags.bytes >= sizeof(int32_t) &&
                          op->flags.bytes != ZO_NO_SIZE && op->loss.bytes == sizeof(int32_t) * (uint64_t)op->samples;
   return consistent ? ZO_OK : ZO_ERROR_ARGUMENT;
 #else
@@ -113,6 +125,12 @@ zo_status zo_loss_op_run(const uint8_t* options, size_t length, zo_buffer_source
 #if ZO_WITH_FLOOR_LOG2
   if (op.kind == ZO_LOSS_FLOOR_LOG2) {
     return zo_floor_log2_loss_s8(logits, op.samples, op.elements, scale, (const int32_t*)op.label.data, losses);
+  }
+#endif
+#if ZO_WITH_LOSS_SUM
+  if (op.kind == ZO_LOSS_SUM) {
+    return zo_sum_loss_s8(options + kOptionBytes, op.places, logits, op.samples, op.elements,
+                          (const int32_t*)op.label.data, losses);
   }
 #endif
   if (!ZO_WITH_OTHER_LOSSES || op.kind == ZO_LOSS_CROSS_ENTROPY) {

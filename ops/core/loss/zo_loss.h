@@ -20,6 +20,7 @@ typedef enum zo_loss_kind {
   ZO_LOSS_BINARY_CROSS_ENTROPY = 1,
   ZO_LOSS_MEAN_SQUARED_ERROR = 2,
   ZO_LOSS_FLOOR_LOG2 = 3,
+  ZO_LOSS_SUM = 4, /* of parts */
 } zo_loss_kind;
 
 /* Scale s of the logits for the cross-entropies, prepared off-line:
@@ -35,8 +36,25 @@ typedef struct zo_model_loss {
   uint32_t kind;        /* zo_loss_kind */
   int32_t zero_point;   /* of the logits; BINARY_CROSS_ENTROPY */
   zo_logit_scale scale; /* of all but MEAN_SQUARED_ERROR */
-  uint32_t places;      /* of CROSS_ENTROPY, >= 1; each has its logits and its label */
+  uint32_t places;      /* of CROSS_ENTROPY, >= 1; each has its logits and its label; of SUM the number of parts */
+  const uint8_t* parts; /* of SUM, else null */
 } zo_model_loss;
+
+/* A part of a SUM: one loss of some channels of the outputs, at each of its places.
+ *
+ * Layout of a part, little-endian: kind, zero point, delta, shift (8 bits each), multiplier, error
+ * factor (16 bits each), first, stride, places, channels, scale_log2e, scale (32 bits each).
+ *
+ *   kind      CROSS_ENTROPY, BINARY_CROSS_ENTROPY, or MEAN_SQUARED_ERROR for errors
+ *   place p   has the outputs first + p stride ... + channels - 1
+ *   labels    int32 [places] (CROSS_ENTROPY) or [places, channels], one part after the other; -1: no label;
+ *             targets of errors are levels + 128
+ *   delta     of errors, in levels d: 255 for d^2, 0 for |d|, else Huber's: d^2 up to delta, then
+ *             delta (2 |d| - delta)
+ *   value     sum over places, of errors in levels, else unit 2^-16 nat
+ *   loss      sum over the parts of round(value multiplier / 2^shift), multiplier >= 1, shift 0..62
+ *   errors    those of the part's kind (of delta 0: +-32640, else 128 d, |d| at most delta) factor / 65535 */
+#define ZO_PART_BYTES 32
 
 /* Sum over the places of each sample of the softmax cross-entropy
  *   loss = ln(sum_j exp(s (z_j - z_max))) + s (z_max - z_label).
@@ -107,6 +125,27 @@ zo_status zo_mean_squared_error_s8(const int8_t* outputs, const int8_t* targets,
  * Same contract and errors as zo_mean_squared_error_s8. */
 zo_status zo_mean_squared_error_error_s8(const int8_t* outputs, const int8_t* targets, uint32_t samples,
                                          uint32_t elements, int16_t* errors);
+
+/* The number of labels of a sample with these parts, or 0 where a part has no outputs, or others than `elements`. */
+uint32_t zo_part_labels(const uint8_t* parts, uint32_t count, uint32_t elements);
+
+/* The SUM of each sample.
+ *
+ *   outputs  int8 [samples, elements]
+ *   labels   int32 [samples, zo_part_labels]
+ *   losses   int32 [samples], saturated to INT32_MAX
+ *
+ * Errors: ZO_ERROR_ARGUMENT, ZO_ERROR_LABEL; losses of samples before the wrong label are written then. */
+zo_status zo_sum_loss_s8(const uint8_t* parts, uint32_t count, const int8_t* outputs, uint32_t samples,
+                         uint32_t elements, const int32_t* labels, int32_t* losses);
+
+/* Its derivative by the outputs' real values, up to a factor that all of them share.
+ *
+ *   errors  int16 [samples, elements]; 0 for outputs without a label, or in no part
+ *
+ * Same contract and errors as zo_sum_loss_s8. */
+zo_status zo_sum_loss_error_s8(const uint8_t* parts, uint32_t count, const int8_t* outputs, uint32_t samples,
+                               uint32_t elements, const int32_t* labels, int16_t* errors);
 
 /* The loss of a sequence, of its steps with a label. */
 typedef enum zo_loss_over {

@@ -139,6 +139,11 @@ zo_status zo_node_run_capture(zo_node_run* run, uint32_t task, const int8_t* inp
 /* Errors of the outputs of a head. */
 static zo_status derive_errors(const zo_model_loss* loss, const int8_t* outputs, uint32_t samples, uint32_t elements,
                                const void* labels, int16_t* errors) {
+#if ZO_WITH_LOSS_SUM
+  if (loss->kind == ZO_LOSS_SUM) {
+    return zo_sum_loss_error_s8(loss->parts, loss->places, outputs, samples, elements, (const int32_t*)labels, errors);
+  }
+#endif
 #if ZO_WITH_OTHER_LOSSES
   if (loss->kind == ZO_LOSS_BINARY_CROSS_ENTROPY) {
     return zo_binary_cross_entropy_error_s8(outputs, samples, elements, loss->zero_point, loss->scale,
@@ -165,7 +170,7 @@ zo_status zo_node_run_capture_head(zo_node_run* run, uint32_t task, const int8_t
   if (status != ZO_OK) return status;
   if (t->exponents != NULL) memset(t->exponents + first, 0, batch);
 #if ZO_WITH_EXACT_TASKS
-  run->of_classes = loss->kind != ZO_LOSS_MEAN_SQUARED_ERROR;
+  run->of_classes = loss->kind != ZO_LOSS_MEAN_SQUARED_ERROR && loss->kind != ZO_LOSS_SUM;
 #endif
   keep_inputs(run, t, inputs);
   /* Nodes, and so bytes of a route: a head's nodes are its outputs. */

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from ...adaptation import evaluate as evaluate_model
 from ...adaptation import loss_told, with_loss
 from ...converters import load_model, read_metadata
-from ...converters.settings import LOSS_KINDS, LossKind
+from ...converters.loss_parts import ERRORS
+from ...converters.settings import LOSS_KINDS
 from ..options import (
     DataFile,
     Force,
@@ -18,12 +19,11 @@ from ..options import (
     OutputReport,
     RuntimeName,
     Threads,
-    choice,
     optional,
 )
 from ..output_file import check_outputs
 from ..results import progress, show, write_report
-from ..set_option import parse_loss_output, say_loss_output
+from ..set_option import parse_loss, parse_loss_output, say_loss_output
 
 EXAMPLE = "tflm-zo evaluate model.tflite test.npz --runtime litert"
 
@@ -39,10 +39,9 @@ def evaluate(
     loss: Annotated[
         str | None,
         optional(
-            None,
-            f"Loss of a plain model: {', '.join(_LOSSES)} (default: auto).",
+            "LOSS",
+            f"Loss of a plain model: {', '.join(_LOSSES)}, or OUTPUT=LOSS*WEIGHT,… for a sum (default: auto).",
             "Data",
-            **choice(_LOSSES, listed=False),
         ),
     ] = None,
     loss_output: LossOutput = None,
@@ -56,7 +55,7 @@ def evaluate(
     """
     check_outputs({"MODEL": model, "DATA": data}, {"-o": output}, force=force)
     source, wanted = load_model(model), parse_loss_output(loss_output)
-    kind = loss_told(source, data, labels, cast(LossKind, loss and loss.replace("-", "_")), wanted)
+    kind = loss_told(source, data, labels, parse_loss(loss), wanted)
     zo = with_loss(source, kind, wanted)
     if zo is not source:
         say_loss_output(zo, wanted)
@@ -80,9 +79,15 @@ def evaluate(
         "labelled": found.labelled,
         "loss": found.loss,
         "accuracy": found.accuracy,
+        **({"parts": found.parts} if found.parts else {}),
     }
     write_report(output, result, force=force)
     accuracy = "" if found.accuracy is None else f"accuracy {found.accuracy:.2%}, "
+    parts = {part.key: part.kind for part in metadata.loss.parts}
+    accuracy += "".join(
+        f"{key}: {f'error {value:.4g}' if parts[key] in ERRORS else f'accuracy {value:.2%}'}, "
+        for key, value in found.parts.items()
+    )
     samples = f"{found.labelled:,} labelled of {found.samples:,} samples"
     told = f"{accuracy}{metadata.loss.kind} {found.loss:.5g} ({samples}, {runtime})"
     show(result, as_json=as_json, render=told)

@@ -23,7 +23,15 @@ from ...training.setting_texts import parse_tail
 from ..options import Force, Json, LossOutput, ModelFile, OutputModel, choice, option, optional
 from ..output_file import check_outputs, write_output
 from ..results import show
-from ..set_option import ALGORITHM_HELP, parse_loss_output, parse_selection, parse_sparse, say_loss_output, split_names
+from ..set_option import (
+    ALGORITHM_HELP,
+    parse_loss,
+    parse_loss_output,
+    parse_selection,
+    parse_sparse,
+    say_loss_output,
+    split_names,
+)
 
 EXAMPLE = "tflm-zo inject model.tflite -o model.zo.tflite --algorithm node --batch 32"
 
@@ -90,7 +98,12 @@ def inject(
         str | None, optional("NAME", "Signature or subgraph to train, of a model with several.", _LAYERS)
     ] = None,
     loss: Annotated[
-        str, option(f"Loss that training minimizes: {', '.join(_LOSSES)}.", _DATA, **choice(_LOSSES, listed=False))
+        str,
+        option(
+            f"Loss that training minimizes: {', '.join(_LOSSES)}; or a sum, OUTPUT=LOSS*WEIGHT,… (OUTPUT[0:4] for"
+            " channels 0 to 3).",
+            _DATA,
+        ),
     ] = "auto",
     loss_output: LossOutput = None,
     cut: Annotated[
@@ -150,7 +163,7 @@ def inject(
         "blocks": _blocks(block or []),
         "batch": batch,
         "signature": signature,
-        "loss": loss.replace("-", "_"),
+        "loss": parse_loss(loss),
         "loss_output": parse_loss_output(loss_output),
         "command_words": command_words,
         "multipliers": multipliers,
