@@ -154,7 +154,7 @@ def sources_with_features():
 
 @pytest.mark.parametrize("feature", slow_but(FEATURES[::20], FEATURES))
 def test_each_alone_and_missing_compiles_without_a_warning(feature, tmp_path):
-    assert len(FEATURES) == 28
+    assert len(FEATURES) == 29
     for flags in ([f"-D{feature}=0"], ["-DZO_FEATURES=0", f"-D{feature}=1"]):
         command = [CC, *STRICT, "-fsyntax-only", *flags, *sources_with_features()]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -14,13 +14,16 @@ from ..runtime import RUNTIMES
 from ..training import SettingsError
 
 
-def choice(names: Iterable[str], *, listed: bool = True) -> dict[str, Any]:
+def choice(names: Iterable[str], *, listed: bool = True, others: str = "") -> dict[str, Any]:
     """Returns the arguments of an option that takes one of some names, which shells complete and, if `listed`,
-    the help lists. People may write their dashes as underscores.
+    the help lists. People may write their dashes as underscores. Values with the character `others` are none of them,
+    and are passed on.
     """
     known = tuple(names)
 
     def check(value: str | None) -> str | None:
+        if value is not None and others and others in value:
+            return value
         found = None if value is None else value.replace("_", "-")
         if found is not None and found not in known:
             raise typer.BadParameter(f"must be one of {', '.join(known)}. Received: {value!r}.")

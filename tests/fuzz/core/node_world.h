@@ -161,7 +161,7 @@ static inline void world_lead_back(fuzz_input* in, const node_world* w, zo_node_
 }
 
 static inline void world_capture(fuzz_input* in, node_world* w, const zo_node_request* request) {
-  const zo_model_loss loss = {ZO_LOSS_CROSS_ENTROPY, 0, {2420406, 1677722}, 1}; /* scale 0.1 */
+  const zo_model_loss loss = {ZO_LOSS_CROSS_ENTROPY, 0, {2420406, 1677722}, 1, 0}; /* scale 0.1 */
   for (uint32_t i = 0; i < w->settings.common.batch; ++i) {
     w->labels[i] = (int32_t)take_between(in, 0, 2) - 1;
     HOLDS(zo_sample_at(&w->settings.common, request->first_sample + i) < w->settings.common.samples);

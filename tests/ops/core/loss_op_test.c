@@ -91,3 +91,46 @@ void test_loss_op(void) {
     free(g.options_memory);
   }
 }
+
+/* A sum has its parts behind the other options. */
+void test_sum_loss_op(void) {
+  enum { kSamples = 2, kElements = 6, kBytes = 20 + ZO_PART_BYTES };
+  graph g;
+  memset(&g, 0, sizeof g);
+  set_options(&g, kBytes);
+  g.options[0] = ZO_OPTIONS_VERSION;
+  g.options[1] = ZO_LOSS_SUM;
+  g.options[2] = 1;
+  put_u32(g.options + 4, kElements);
+  uint8_t* part = g.options + 20;
+  part[0] = ZO_LOSS_MEAN_SQUARED_ERROR;
+  part[4] = 1;
+  put_u32(part + 16, 1);
+  put_u32(part + 20, kElements);
+  array outputs = make_array(kSamples * kElements, 0, 127);
+  int32_t *flags = (int32_t*)allocate(4), *losses = (int32_t*)allocate(4 * kSamples);
+  int32_t* labels = (int32_t*)allocate(4 * kSamples * kElements);
+  for (uint32_t i = 0; i < kSamples * kElements; ++i) labels[i] = 128 + outputs.at[i];
+  labels[0] ^= 1; /* one level beside the first output */
+  g.inputs[0] = buffer_of(outputs.at, outputs.size);
+  g.inputs[1] = buffer_of(labels, 4 * kSamples * kElements);
+  g.inputs[2] = buffer_of(flags, 4);
+  g.input_count = 3;
+  g.outputs[0] = buffer_of(losses, 4 * kSamples);
+  *flags = (int32_t)(ZO_COMMAND_MAGIC | ZO_FLAG_LOSS);
+  part[2] = 255;
+  CHECK(loss_op(&g) == ZO_OK && losses[0] == 1 && losses[1] == 0);
+  g.inputs[1] = buffer_of(labels, 4 * kSamples);
+  CHECK(loss_op(&g) == ZO_ERROR_ARGUMENT);
+  g.inputs[1] = buffer_of(labels, 4 * kSamples * kElements);
+  g.options[2] = 2; /* more parts than there are bytes */
+  CHECK(loss_op(&g) == ZO_ERROR_OPTIONS);
+  g.options[2] = 1;
+  put_u32(part + 20, kElements + 1); /* beyond the outputs */
+  CHECK(loss_op(&g) != ZO_OK);
+  free(g.options_memory);
+  free(outputs.memory);
+  free(flags);
+  free(losses);
+  free(labels);
+}

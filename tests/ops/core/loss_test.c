@@ -117,3 +117,84 @@ void test_calibration(void) {
     free(losses);
   }
 }
+
+static void put_part(uint8_t* part, uint32_t kind, uint32_t delta, uint32_t first, uint32_t stride, uint32_t places,
+                     uint32_t channels) {
+  const zo_logit_scale scale = scale_of(0.1);
+  memset(part, 0, ZO_PART_BYTES);
+  part[0] = (uint8_t)kind;
+  part[2] = (uint8_t)delta;
+  part[4] = part[6] = part[7] = 255;
+  put_u32(part + 8, first);
+  put_u32(part + 12, stride);
+  put_u32(part + 16, places);
+  put_u32(part + 20, channels);
+  put_u32(part + 24, scale.scale_log2e);
+  put_u32(part + 28, scale.scale);
+}
+
+/* A grid of 6 cells, each with a score, four errors and three classes, in memory that ends where it has to. */
+void test_sum_losses(void) {
+  enum { kCells = 6, kStride = 8, kElements = kCells * kStride, kLabels = kCells * 6, kSamples = 2 };
+  static const int32_t deltas[] = {0, 1, 20, 255};
+  uint8_t* parts = (uint8_t*)allocate(3 * ZO_PART_BYTES);
+  array outputs = make_array(kSamples * kElements, 2, 127);
+  int32_t* labels = (int32_t*)allocate(sizeof(int32_t) * kSamples * kLabels);
+  int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * kSamples);
+  int16_t* errors = (int16_t*)allocate(sizeof(int16_t) * kSamples * kElements);
+  memset(outputs.at, 127, kElements);
+  for (uint32_t d = 0; d < 4; ++d) {
+    put_part(parts, ZO_LOSS_BINARY_CROSS_ENTROPY, 0, 0, kStride, kCells, 1);
+    put_part(parts + ZO_PART_BYTES, ZO_LOSS_MEAN_SQUARED_ERROR, (uint32_t)deltas[d], 1, kStride, kCells, 4);
+    put_part(parts + 2 * ZO_PART_BYTES, ZO_LOSS_CROSS_ENTROPY, 0, 5, kStride, kCells, 3);
+    CHECK(zo_part_labels(parts, 3, kElements) == kLabels && zo_part_labels(parts, 1, kElements) == kCells);
+    for (uint32_t i = 0; i < kSamples * kLabels; ++i) labels[i] = random_between(-1, 1);
+    CHECK(zo_sum_loss_s8(parts, 3, outputs.at, kSamples, kElements, labels, losses) == ZO_OK);
+    CHECK(losses[0] >= 0 && losses[1] >= 0);
+    CHECK(zo_sum_loss_error_s8(parts, 3, outputs.at, kSamples, kElements, labels, errors) == ZO_OK);
+    for (uint32_t p = 0; p < kCells; ++p) {
+      for (uint32_t j = 0; j < 4; ++j) {
+        const int32_t label = labels[kCells + 4 * p + j], error = errors[kStride * p + 1 + j];
+        const int32_t distance = deltas[d] < 255 - label ? deltas[d] : 255 - label;
+        CHECK(label < 0 ? error == 0 : error == (deltas[d] == 0 ? 32640 : 128 * distance));
+      }
+    }
+    for (uint32_t i = 0; i < kSamples * kLabels; ++i) labels[i] = -1;
+    CHECK(zo_sum_loss_s8(parts, 3, outputs.at, kSamples, kElements, labels, losses) == ZO_OK);
+    CHECK(losses[0] == 0 && losses[1] == 0);
+    CHECK(zo_sum_loss_error_s8(parts, 3, outputs.at, kSamples, kElements, labels, errors) == ZO_OK);
+    for (uint32_t i = 0; i < kSamples * kElements; ++i) CHECK(errors[i] == 0);
+  }
+  for (uint32_t at = 0; at < kLabels; at += 5) { /* one of each part, too large */
+    const int32_t before = labels[kLabels + at];
+    labels[kLabels + at] = 256;
+    CHECK(zo_sum_loss_s8(parts, 3, outputs.at, kSamples, kElements, labels, losses) == ZO_ERROR_LABEL);
+    CHECK(zo_sum_loss_error_s8(parts, 3, outputs.at, kSamples, kElements, labels, errors) == ZO_ERROR_LABEL);
+    labels[kLabels + at] = before;
+  }
+  /* The largest loss of many elements, and multipliers at their ends. */
+  static const uint32_t wrong[][6] = {
+      {3, 0, 0, 8, 6, 1}, {2, 0, 1, 8, 6, 8}, {2, 0, 0, 8, 0, 1},  {2, 0, 0, 8, 6, 0},
+      {2, 0, 0, 7, 6, 8}, {0, 0, 0, 8, 6, 1}, {2, 0, 48, 1, 1, 1}, {2, 0, UINT32_MAX, UINT32_MAX, UINT32_MAX, 1}};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) {
+    const uint32_t* w = wrong[i];
+    put_part(parts, w[0], w[1], w[2], w[3], w[4], w[5]);
+    CHECK(zo_part_labels(parts, 1, kElements) == 0u);
+    CHECK(zo_sum_loss_s8(parts, 1, outputs.at, kSamples, kElements, labels, losses) == ZO_ERROR_ARGUMENT);
+    CHECK(zo_sum_loss_error_s8(parts, 1, outputs.at, kSamples, kElements, labels, errors) == ZO_ERROR_ARGUMENT);
+  }
+  put_part(parts, ZO_LOSS_MEAN_SQUARED_ERROR, 255, 0, kElements, 1, kElements);
+  parts[3] = 63; /* a shift */
+  CHECK(zo_part_labels(parts, 1, kElements) == 0u);
+  parts[3] = 0;
+  parts[5] = 255;
+  for (uint32_t i = 0; i < kSamples * kElements; ++i) labels[i % (kSamples * kLabels)] = 0;
+  CHECK(zo_sum_loss_s8(parts, 1, outputs.at, 1, kElements, labels, losses) == ZO_OK && losses[0] > 0);
+  parts[4] = parts[5] = 0; /* a multiplier */
+  CHECK(zo_part_labels(parts, 1, kElements) == 0u && zo_part_labels(NULL, 1, kElements) == 0u);
+  free(parts);
+  free(outputs.memory);
+  free(labels);
+  free(losses);
+  free(errors);
+}

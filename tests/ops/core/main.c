@@ -11,6 +11,7 @@ int main(void) {
   test_update_errors();
   test_losses();
   test_calibration();
+  test_sum_losses();
   test_commands();
   for (uint32_t tensors = 1; tensors <= kMaxTensors; ++tensors) {
     for (uint32_t mode = 0; mode < 8; ++mode) {
@@ -18,6 +19,7 @@ int main(void) {
     }
   }
   test_loss_op();
+  test_sum_loss_op();
   test_control();
   test_log_header();
   test_many_blocks();

@@ -107,7 +107,7 @@ static void refuse_losses(zo_node_run* run, zo_report* report) {
 zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request) {
   const zo_control_settings* s = &r->settings.common;
   zo_node_run before = *run;
-  const zo_model_loss read_by = {random_below(4), random_between(-128, 127), scale_of(0.1), 1};
+  const zo_model_loss read_by = {random_below(4), random_between(-128, 127), scale_of(0.1), 1, NULL};
   zo_report report;
   memset(&report, 0, sizeof report);
   int32_t* losses = (int32_t*)allocate(sizeof(int32_t) * s->batch);

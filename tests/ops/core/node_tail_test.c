@@ -54,7 +54,7 @@ void test_node_tail(void) {
     const zo_backward program = {steps, fields, 2, 2, norms, sums};
     CHECK(zo_backward_scratch_values(steps, 2) == kNodes && zo_backward_check(&program) == ZO_OK);
     const int8_t* sources[2] = {weights[1].at, outputs[0].at};
-    const zo_model_loss loss = {ZO_LOSS_CROSS_ENTROPY, 0, scale_of(0.1), 1};
+    const zo_model_loss loss = {ZO_LOSS_CROSS_ENTROPY, 0, scale_of(0.1), 1, NULL};
     int32_t labels[kBatch] = {0, -1, kClasses - 1}, losses[kBatch] = {1, 2, 3};
 
     zo_node_settings settings;

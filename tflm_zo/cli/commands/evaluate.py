@@ -39,9 +39,10 @@ def evaluate(
     loss: Annotated[
         str | None,
         optional(
-            "LOSS",
+            None,
             f"Loss of a plain model: {', '.join(_LOSSES)}, or OUTPUT=LOSS*WEIGHT,… for a sum (default: auto).",
             "Data",
+            **choice(_LOSSES, listed=False, others="="),
         ),
     ] = None,
     loss_output: LossOutput = None,

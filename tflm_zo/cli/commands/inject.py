@@ -103,6 +103,7 @@ def inject(
             f"Loss that training minimizes: {', '.join(_LOSSES)}; or a sum, OUTPUT=LOSS*WEIGHT,… (OUTPUT[0:4] for"
             " channels 0 to 3).",
             _DATA,
+            **choice(_LOSSES, listed=False, others="="),
         ),
     ] = "auto",
     loss_output: LossOutput = None,
