@@ -1,14 +1,14 @@
 # Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0
-"""How well detectors, landmarks and regressions of other people learn a new task, with losses at places and sums of losses.
+"""How well detectors, landmarks and regressions of other people learn a new task, by losses at places and by sums.
 
     python benchmarks/learning/places.py FOLDER
 
-FOLDER has models of openmv/openmv: ``openmv-fomo_face_detection``, ``openmv-yolo_lc_192``, ``openmv-face_landmarks_192``
-and ``openmv-force_int_quant``. Each gets a task that its data set did not have, drawn here: discs and squares in textured
-images, their centres, boxes and kinds, five marks on a turned cross, and a function of 36 values. The bare choice of
-``train`` and the last layer alone train on 160 samples (of the function 400). A table has their scores on as many other
-samples: F1 of cells with an object, mean error of boxes and marks, and of the function the error over its deviation. A
-score of the samples' mean, as the best constant, stands beside. --seed draws other samples.
+FOLDER has models of openmv/openmv: ``openmv-fomo_face_detection``, ``openmv-yolo_lc_192``,
+``openmv-face_landmarks_192`` and ``openmv-force_int_quant``. Each gets a task that its data set did not have, drawn
+here: discs and squares in textured images (their cells; boxes and kinds), five marks on a turned cross, and a function
+of 36 values. The bare choice of ``train`` and the last layer alone train on 160 samples (of the function 400). A table
+has their scores on as many other samples: F1 of cells with an object, the mean error of boxes and marks, and of the
+function the error over its standard deviation. --seed draws other samples.
 """
 
 from __future__ import annotations
@@ -172,9 +172,8 @@ def main() -> None:
     parser.add_argument("--task", action="append", choices=TASKS, help="run this task alone; repeatable")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(
-        "| task | score | before | last layer | `train` | its way | seconds |\n| --- | --- | ---: | ---: | ---: | --- | ---: |"
-    )
+    print("| task | score | before | last layer | `train` | its way | seconds |")
+    print("| --- | --- | ---: | ---: | ---: | --- | ---: |")
     for name in arguments.task or TASKS:
         task = TASKS[name]
         x, y = task.draw(np.random.default_rng(arguments.seed))

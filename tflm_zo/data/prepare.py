@@ -25,7 +25,6 @@ from ..io.arrays import (
     in_steps,
     integer_labels,
     naming,
-    padded,
     read_labels,
 )
 from ..io.errors import DataError

@@ -19,6 +19,7 @@ from ..options import (
     OutputReport,
     RuntimeName,
     Threads,
+    choice,
     optional,
 )
 from ..output_file import check_outputs
