@@ -186,6 +186,23 @@ def test_rungs_are_tried_together_where_the_highest_does_not_fit(network: str) -
     assert all(way.update_bits == 16 for group in (first, *rest, *limited) for way in group)
 
 
+def test_weights_are_tried_beside_errors_that_reach_few() -> None:
+    ladder = ways(load_model(MODELS["small_cnn"]()))
+    whole = next(way for way in ladder if way.name == "weights").trained.weights
+    for reached, names in ((whole // 2 - 1, ["exact gradients", "weights"]), (whole // 2 + 1, ["exact gradients"])):
+        few = [
+            dataclasses.replace(way, trained=dataclasses.replace(way.trained, weights=reached))
+            if way.name == "exact gradients"
+            else way
+            for way in ladder
+        ]
+        first, *rest = groups_of(few)
+        assert [way.name for way in first] == names
+        assert sorted(way.name for group in (first, *rest) for way in group) == sorted(
+            {way.name for way in few if not way.name.startswith("exact, last")}
+        )
+
+
 def test_the_way_fits_the_device(model: Path) -> None:
     x, y = learnable(0, 60)
     limit = too_small(model)

@@ -40,6 +40,8 @@ from .starts import Start
 _SHORT: Final = 1 / 4
 _LOST: Final = 2.0
 _LOST_WHOLE: Final = 1.0
+# Weights that perturbation trains, for one that the highest rung trains, from which on both are tried.
+_FEW: Final = 2.0
 # Standard errors by which a trial is worse than the model without training.
 _HARM: Final = 1.5
 # Whole trials of a group, at most.
@@ -55,9 +57,12 @@ def groups_of(ladder: Sequence[Way]) -> list[list[Way]]:
     rungs = list({way.name: way for way in reversed(ladder)}.values())[::-1]
     if not rungs or not rungs[0].is_whole:
         return [rungs] if rungs else []
-    algorithm = rungs[0].settings.algorithm
+    algorithm, reached = rungs[0].settings.algorithm, rungs[0].trained.weights
+    # Errors that stop at the last layers, as in a recurrent network, may learn less than perturbed weights of all.
+    wider = [way for way in rungs if way.name == "weights" and way.trained.weights > _FEW * reached]
+    first = [rungs[0], *(wider if algorithm == "exact" else [])]
     rest = [way for way in rungs[1:] if way.settings.algorithm != algorithm or way.trains_last_layer_alone]
-    return [rungs[:1], *groups_of(rest)]
+    return [first, *groups_of([way for way in rest if way not in first])]
 
 
 @dataclass(frozen=True)
