@@ -39,6 +39,7 @@ from cortex_m.costs import node_costs, weight_op_costs
 from cortex_m.emulator import CORES, COUNTING_SOURCE, compile_objects, counting_flags, run
 from helpers.models import MODELS
 from helpers.models.graph_builder import Activation, GraphBuilder, Padding
+from helpers.models.streaming_networks import next_rows
 from tflm_checkout.firmware_build import LIBRARIES, Library, build_firmware, replace_main
 
 MAIN = Path(__file__).parent / "harness" / "firmware" / "operators.cc"
@@ -84,6 +85,8 @@ DENSE = (
 )
 POOLS = ((24, 6, 2), (10, 16, 2), (12, 32, 2), (8, 64, 4), (6, 64, 6), (5, 96, 5), (3, 256, 3), (16, 8, 2))
 ELEMENTS = ((8, 16), (16, 16), (6, 64), (12, 32), (4, 128), (20, 8))
+# Rows and channels of the buffers of streaming networks.
+BUFFERS = ((5, 40), (3, 128), (6, 64), (11, 32), (16, 48), (23, 64), (9, 10), (30, 24))
 VECTORS = (2, 4, 10, 12, 20, 35, 100)
 
 
@@ -121,6 +124,15 @@ def networks() -> Iterator[bytes]:
         yield g.build([g.requantize(g.input("x", shape), "y", 1 / 50, 1)])
         g = GraphBuilder(size)
         yield g.build([g.concat([g.input("a", shape), g.input("b", shape)], "y", 3)])
+    for rows, channels in BUFFERS:
+        g = GraphBuilder(rows)
+        yield g.build([next_rows(g, g.input("x", [1, rows, 1, channels]), "y")])
+        g = GraphBuilder(rows)
+        x = g.input("x", [1, rows, 1, channels])
+        halves = [g.value(name, (1, rows, 1, channels // 2), x.scale, x.zero_point, x.rms) for name in ("y", "z")]
+        sizes, axis = g.int32("sizes", [channels // 2] * 2), g.int32("axis", 3)
+        g.operator("SPLIT_V", [x.index, sizes, axis], [y.index for y in halves], "SplitV", numSplits=2)
+        yield g.build(halves)
     for size in VECTORS:
         g = GraphBuilder(size)
         yield g.build([g.softmax(g.input("x", [1, size]), "y")])
@@ -289,13 +301,16 @@ def backward(nodes: Mapping[str, int]) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write the fitted coefficients into the package")
+    parser.add_argument("--kernels", nargs="+", metavar="NAME", help="count these kernels alone, as STRIDED_SLICE")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
     libraries = built_libraries(parser, LIBRARIES)
-    models = operators()
+    models, wanted = operators(), arguments.kernels
+    if wanted:
+        models = [model for model in models if features(model.subgraphs[0].operators[0])[0] in wanted]
     found: dict[str, dict[str, dict[str, float]]] = {}
     errors: dict[str, dict[str, float]] = {}
-    cores = {library.core: CORES[library.core] for library in libraries}
+    cores = {} if wanted else {library.core: CORES[library.core] for library in libraries}
     trained: dict[str, dict[str, float]] = {}
     with progress("counting", len(libraries) + len(cores)) as advance:
         for name, core in cores.items():
@@ -310,7 +325,9 @@ def main() -> None:
             advance(1)
     if arguments.write:
         known = json.loads(TABLE.read_text()) if TABLE.is_file() else {}
-        known["operators"] = {**known.get("operators", {}), **found}
+        operators_before = known.setdefault("operators", {})
+        for name, own in found.items():
+            operators_before[name] = {**(operators_before.get(name, {}) if wanted else {}), **own}
         known["training"] = {**known.get("training", {}), **trained}
         TABLE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
     if arguments.json:

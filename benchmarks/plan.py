@@ -16,7 +16,8 @@ defaults (16-bit updates) and several minibatches, and exact gradients of one sa
 
 Samples are MNIST's, or CIFAR-10's in fog, if the model's input has their shape and TFLM_ZO_DATA names a
 folder with mnist10k.npz or cifar10.npz, else noise. Pictures that a network already knows cost less: if
-both sides of a query have the same loss, nothing is summed up. TFLM's own Makefile must have built its
+both sides of a query have the same loss, nothing is summed up. Samples of a streaming model are sequences of
+--sequence steps, which weights alone train. TFLM's own Makefile must have built its
 library for the core, with CMSIS-NN's kernels; cores whose library is missing are skipped with a message. Without
 models the LeNet-5 of the tests, with random weights, is measured.
 """
@@ -43,7 +44,8 @@ from rich.table import Table
 
 import tflm_zo as zo
 from tflm_zo.converters import Model, read_metadata
-from tflm_zo.data import Data
+from tflm_zo.converters.states import is_streaming
+from tflm_zo.data import Data, Inputs, prepare
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.firmware.boundaries import boundaries_of, saving_memory
 from tflm_zo.firmware.device_model import device_model
@@ -69,8 +71,8 @@ RUNS: dict[str, tuple[Settings, int]] = {
 _OF_SHAPE = {(28, 28, 1): "mnist10k.npz", (32, 32, 3): "cifar10.npz"}
 
 
-def samples_of(model: Model) -> Data:
-    """Samples in flash: pictures if there are some, else noise."""
+def samples_of(model: Model, sequence: int) -> Data:
+    """Samples in flash: pictures if there are some, else noise. Samples of a streaming model are sequences."""
     metadata = read_metadata(zo.inject(model))
     loss = metadata.loss
     assert loss is not None
@@ -84,9 +86,12 @@ def samples_of(model: Model) -> Data:
             x = np.round(0.4 * x + 120)
         return Data([(x - 128).astype(np.int8)], y.astype(np.int32))
     rng = np.random.default_rng(0)
-    x = rng.integers(-128, 128, (count, *shape)).astype(np.int8)
+    steps = (sequence,) if is_streaming(model) else ()
+    x = rng.integers(-128, 128, (count, *steps, *shape)).astype(np.int8)
     if loss.kind == "mse":
         return Data([x], x.reshape(count, -1))
+    if steps:
+        return prepare(Inputs(zo.inject(model, trainable="none")), x, np.arange(count) % 2)
     return Data([x], np.arange(count, dtype=np.int32) % loss.elements)
 
 
@@ -99,7 +104,7 @@ def linked(folder: Path) -> int:
     return sum(int(words[1]) for words in sizes if words and words[0] in (".data", ".bss"))
 
 
-def measure(run: str, model: Model, library: Library, folder: Path) -> dict[str, Any]:
+def measure(run: str, model: Model, library: Library, folder: Path, sequence: int) -> dict[str, Any]:
     """Compares the estimate of a run with its firmware.
 
     Raises:
@@ -110,7 +115,7 @@ def measure(run: str, model: Model, library: Library, folder: Path) -> dict[str,
     settings = dataclasses.replace(usual, batch_size=batch_size, learning_rate=0.01)
     bits = 8 if settings.perturbs_weights_alone else 16
     made_for = zo.inject(model, inject_settings(settings, batch=1, update_bits=bits))
-    metadata, data = read_metadata(made_for), samples_of(model)
+    metadata, data = read_metadata(made_for), samples_of(model, sequence)
     instructions = Instructions(library.core, "cmsis_nn")
     memory, again = None, 0.0
     if run == LEAST:
@@ -130,7 +135,7 @@ def measure(run: str, model: Model, library: Library, folder: Path) -> dict[str,
     made.write(folder)
     found = program(library, folder, "training.cc")
     lowered = plan_run(made_for, settings, steps=1, samples=len(data.labels))
-    step = instructions.step(made_for, metadata, lowered, clamped_shares(made_for)) + again
+    step = instructions.step(made_for, metadata, lowered, clamped_shares(made_for), data.steps) + again
     trained = {metadata.trainable[i].name for i in lowered.tensors} or {t.name for t in metadata.trainable}
     weights = {t.name: t.size for t in read_metadata(zo.inject(model, trainable="all", nodes=())).trainable}
     ram = made.ram
@@ -151,6 +156,7 @@ def main() -> None:
     add_models_argument(parser, "int8 models")
     parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS), metavar="RUN")
     parser.add_argument("--cores", nargs="+", choices=CORES_OF_PLANS, default=CORES_OF_PLANS)
+    parser.add_argument("--sequence", type=int, default=10, help="steps of a streaming model's samples (default: 10)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
     wanted = (one for one in LIBRARIES if one.cmsis_nn and one.core in arguments.cores)
@@ -163,7 +169,7 @@ def main() -> None:
                 for run in arguments.runs:
                     with tempfile.TemporaryDirectory() as folder:
                         try:
-                            found = measure(run, model, library, Path(folder) / "firmware")
+                            found = measure(run, model, library, Path(folder) / "firmware", arguments.sequence)
                         except (zo.ConversionError, zo.SettingsError) as error:
                             print(f"{name}, {run}: {error}", file=sys.stderr)
                         else:

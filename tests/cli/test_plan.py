@@ -12,6 +12,7 @@ import tflm_zo as zo
 from helpers.commands import refused, result_of, run, wrong_usage
 from helpers.examples import slow_but
 from helpers.models import MODELS
+from helpers.models.streaming_networks import with_variables
 
 BOARD = ("--board", "nano-33-ble")
 
@@ -36,6 +37,14 @@ def test_it_ends_with_what_fits_and_the_commands() -> None:
     assert lines[-3].startswith("trains 5 of 5 layers (100 % of the weights and 236 biases)")
     assert shlex.split(lines[-2])[:3] == ["tflm-zo", "train", "lenet5.tflite"]
     assert shlex.split(lines[-1])[:3] == ["tflm-zo", "firmware", "lenet5.trained.zo.tflite"]
+
+
+def test_it_says_how_long_a_sample_is() -> None:
+    with_variables().save("wake_word.tflite")
+    for given, said in (((), "one inference"), (("--sequence", "80"), "a sequence of 80 inferences")):
+        lines = run("plan", "wake_word.tflite", *given).stdout.splitlines()
+        assert f"a sample is {said}; --sequence gives another length" in lines
+    assert not any("a sample is" in line for line in done(*BOARD).stdout.splitlines())
 
 
 def trained(train: str, shape: tuple[int, ...], *more: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.models import MODELS
+from helpers.models.streaming_networks import with_variables
 from helpers.pages import DOCS
 from tflm_zo import inject
 from tflm_zo.converters import Last, Model, ZoNodes, load_model, read_metadata
@@ -76,6 +77,19 @@ def test_inference_and_weight_perturbation(network: str, core: str) -> None:
         settings = Settings(tasks=(Weights(queries=queries),), batch_size=1)
         step = own.step(zo, read_metadata(zo), plan_run(zo, settings, steps=1, samples=1))
         assert step == pytest.approx(2 * queries * ratio * inference, rel=NEAR)
+
+
+def test_kernels_of_buffers_cost_a_copy() -> None:
+    """They had the cost of an activation for each value once, ten times that of the whole wake word."""
+    model = with_variables()
+    for core in ("cortex-m4", "cortex-m55"):
+        own = Instructions(core, "cmsis_nn")
+        for op in (op for graph in model.subgraphs for op in graph.operators if op.outputs):
+            if op.code.name in ("STRIDED_SLICE", "READ_VARIABLE", "CONCATENATION"):
+                assert own.operator(op) < 1_500 + 200 * op.outputs[0].shape[1]
+    unmeasured = Instructions("rv32imc", "reference")
+    slices = [op for op in model.subgraphs[0].operators if op.code.name == "STRIDED_SLICE"]
+    assert unmeasured.operator(slices[0]) == Instructions("cortex-m4", "cmsis_nn").operator(slices[0])
 
 
 @pytest.mark.parametrize("core", AUTOENCODER)

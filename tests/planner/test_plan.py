@@ -15,6 +15,7 @@ from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.long_runs import calls_of
 from helpers.models import MODELS
+from helpers.models.streaming_networks import with_variables
 from tflm_zo.firmware import generate_firmware
 from tflm_zo.planner import SCHEMA, Plan
 from tflm_zo.training import SettingsError
@@ -65,6 +66,19 @@ def test_time_and_energy_follow_from_instructions(lenet5: Plan) -> None:
     assert cost.seconds(target, 1e5) == pytest.approx(seconds * 1e5 / cost.equivalents)
     half = zo.plan(MODELS["lenet5"](), board="nucleo-f446re", clock=90e6)
     assert half.costs[0].seconds(half.target) == pytest.approx(2 * seconds)
+
+
+def test_a_sequence_costs_the_forward_passes_of_its_steps() -> None:
+    model = with_variables()
+    one, many = (zo.plan(model, sequence=n) for n in (None, 50))
+    assert (one.sequence, many.sequence, zo.plan(MODELS["small_cnn"]()).sequence) == (1, 50, None)
+    for short, long in zip(one.costs, many.costs, strict=True):
+        assert long.equivalents == 50 * short.equivalents and long.ram == short.ram
+        # Weights move once in a step.
+        assert 40 * short.instructions < long.instructions < 50 * short.instructions
+    for given, own in ((0, model), (5, MODELS["small_cnn"]())):
+        with pytest.raises(SettingsError, match=f"must be at least 1, of a streaming model. Received: {given}"):
+            zo.plan(own, sequence=given)
 
 
 def test_fewer_layers_samples_and_bits_take_less_ram(lenet5: Plan) -> None:

@@ -143,6 +143,10 @@ def _noise(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any
 # An operator whose kernel was not measured takes as many instructions as the dearest that was, for each value
 # of its output: TFLM's reference kernels of activations.
 _UNKNOWN = {"call": 500.0, "outputs": 370.0}
+# One that was measured elsewhere alone takes as many as there.
+_MOST_KERNELS = "cortex-m4-cmsis_nn"
+# Kernels that were not measured, and a similar one that was.
+_LIKE_KERNEL = {"READ_VARIABLE": "RESHAPE", "ASSIGN_VARIABLE": "RESHAPE", "SPLIT": "SPLIT_V"}
 
 
 # Kinds of steps of a backward program that were not measured, and a similar one that was.
@@ -170,8 +174,12 @@ class Instructions:
         if op.code.name.startswith(OP_PREFIX) or not op.outputs:
             return 0.0
         kernel, counts = features(op)
-        coefficients = instruction_table()["operators"][f"{self.core}-{self.kernels}"]
-        own = coefficients.get(kernel, coefficients.get(kernel.split()[0], _UNKNOWN))
+        kernel, operators = _LIKE_KERNEL.get(kernel, kernel), instruction_table()["operators"]
+        for coefficients in (operators[f"{self.core}-{self.kernels}"], operators[_MOST_KERNELS]):
+            own = coefficients.get(kernel, coefficients.get(kernel.split()[0]))
+            if own is not None:
+                break
+        own = own or _UNKNOWN
         return float(sum(own.get(name, 0.0) * count for name, count in counts.items()))
 
     def inference(self, model: Model, first: int = 0) -> float:
@@ -188,14 +196,20 @@ class Instructions:
         return self.inference(model) + self._loss(metadata) + invokes
 
     def step(
-        self, model: Model, metadata: ZoMetadata, run: LoweredRun, clamped: Mapping[str, float] | None = None
+        self,
+        model: Model,
+        metadata: ZoMetadata,
+        run: LoweredRun,
+        clamped: Mapping[str, float] | None = None,
+        sequence: int = 1,
     ) -> float:
         """Returns the instructions of a training step of a ZO model of batch size 1: all samples of a minibatch and the
-        update. `clamped` has shares of clamped outputs by the layer's name; None: they are unknown.
+        update. `clamped` has shares of clamped outputs by the layer's name; None: they are unknown. `sequence` is the
+        number of steps of a sample, of a streaming model.
         """
         if run.tasks:
             return self._layerwise(model, metadata, run, clamped)
-        return self._weights(model, metadata, run)
+        return self._weights(model, metadata, run, sequence)
 
     def _of(self, name: str) -> float:
         return float(instruction_table()["training"][self.core][name])
@@ -205,7 +219,7 @@ class Instructions:
         kind = "cross_entropy" if loss.of_classes else loss.kind
         return self._of("loss") + self._of(kind) * loss.elements
 
-    def _weights(self, model: Model, metadata: ZoMetadata, run: LoweredRun) -> float:
+    def _weights(self, model: Model, metadata: ZoMetadata, run: LoweredRun, sequence: int) -> float:
         blocks, passes = int(run.settings.blocks), passes_of(run.settings)
         weights = sum(t.trained for t in metadata.trainable) / (blocks or 1)
         starts = later_starts(metadata, bool(blocks), int(run.settings.parts))
@@ -215,7 +229,7 @@ class Instructions:
         queries = passes / 2
         moves = self._of("perturb") * (queries + 1) + self._of("restore") * (queries - 1)
         moves += self._update(metadata.update_bits, queries)
-        return run.minibatch * sample + weights * moves
+        return run.minibatch * sequence * sample + weights * moves
 
     def _update(self, bits: int, queries: float) -> float:
         one, four = self._of(f"update_{bits}"), self._of(f"update_{bits}_of_4")

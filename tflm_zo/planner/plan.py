@@ -13,6 +13,7 @@ from typing import Any
 
 from ..converters import ConversionError, Model, load_model
 from ..converters.settings import InjectChanges
+from ..converters.states import is_streaming
 from ..training.checks import SettingsError
 from ..training.costs import costs_of
 from ..training.injection import is_zo
@@ -88,6 +89,7 @@ class Plan:
     inference: float  #: instructions of an inference of the original model.
     costs: tuple[Cost, ...]  #: costs of each way.
     forward_only: bool  #: whether ways that pass errors back are left out.
+    sequence: int | None = None  #: steps of a sample, of a streaming model; None: samples are no sequences.
 
     @property
     def best(self) -> Cost | None:
@@ -158,6 +160,7 @@ class Plan:
                 "power_watts": target.power,
             },
             "inference_instructions": round(self.inference),
+            "sequence": self.sequence,
             "fits": best is not None,
             "best": None if best is None else self.costs.index(best),
             "commands": None if best is None else list(self.commands()),
@@ -214,6 +217,7 @@ def plan(
     forward_only: bool = False,
     inject: InjectChanges | None = None,
     name: str | None = None,
+    sequence: int | None = None,
 ) -> Plan:
     """Estimates the memory and time that training needs on a device.
 
@@ -229,6 +233,7 @@ def plan(
         forward_only: True to leave out ways that pass errors back through layers.
         inject: settings of `inject`, as for `ways`.
         name: name of the model in commands; None: its path.
+        sequence: number of steps of each sample, of a streaming model; None: 1.
 
     Raises:
         ConversionError: the model cannot be trained, or is a ZO model.
@@ -242,14 +247,21 @@ def plan(
     loaded = load_model(model)
     if is_zo(loaded):
         raise ConversionError("a plan takes the plain model: the one that this ZO model was made from")
+    streams = is_streaming(loaded)
+    if sequence is not None and (sequence < 1 or not streams):
+        raise SettingsError("sequence", "be at least 1, of a streaming model", sequence)
+    steps = sequence or 1
     if name is None:
         name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "model.tflite"
     instructions = Instructions(target.core.measured, target.core.kernels)
     found = ways(loaded, inject, forward_only=forward_only)
     clamped = {key: clamped_shares(zo) for key, zo in {id(way.zo): way.zo for way in found}.items()}
     sizes = sizes_of(loaded, found, target.ram)
-    costs = (_cost(w, s, loaded, target, instructions, clamped[id(w.zo)]) for w, s in zip(found, sizes, strict=True))
-    return Plan(name, target, instructions.inference(loaded), tuple(costs), forward_only)
+    costs = (
+        _cost(w, s, loaded, target, instructions, clamped[id(w.zo)], steps) for w, s in zip(found, sizes, strict=True)
+    )
+    inference = instructions.inference(loaded)
+    return Plan(name, target, inference, tuple(costs), forward_only, steps if streams else None)
 
 
 def _target(board: str | None, core: str | None, given: Mapping[str, float | None]) -> Target:
@@ -263,7 +275,13 @@ def _target(board: str | None, core: str | None, given: Mapping[str, float | Non
 
 
 def _cost(
-    way: Way, sizes: Sizes, model: Model, target: Target, instructions: Instructions, clamped: dict[str, float] | None
+    way: Way,
+    sizes: Sizes,
+    model: Model,
+    target: Target,
+    instructions: Instructions,
+    clamped: dict[str, float] | None,
+    sequence: int,
 ) -> Cost:
     arena = sizes.ram.arena
     layers = set(way.trained.layers)
@@ -273,7 +291,7 @@ def _cost(
         way,
         arena.bytes_mve if target.core.has_mve else arena.bytes,
         sizes,
-        instructions.step(way.zo, way.metadata, run, clamped) + again,
-        costs_of(run.settings, run.tasks, way.zo, way.metadata).until(1, SAMPLES),
+        instructions.step(way.zo, way.metadata, run, clamped, sequence) + again,
+        costs_of(run.settings, run.tasks, way.zo, way.metadata).until(1, SAMPLES) * sequence,
         backpropagation(model, trained, run.minibatch),
     )

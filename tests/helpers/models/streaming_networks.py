@@ -14,7 +14,7 @@ CHANNELS = 4
 KERNELS = 3, 2
 
 
-def _next(g: GraphBuilder, x: Value, name: str) -> Value:
+def next_rows(g: GraphBuilder, x: Value, name: str) -> Value:
     """The last rows of a buffer, without the first one."""
     _, rows, *rest = x.shape
     begin, end = g.int32(f"{name}/begin", [0, 1, 0, 0]), g.int32(f"{name}/end", [1, rows, *rest])
@@ -35,7 +35,7 @@ def with_ports(outputs: int = 1, seed: int = 31) -> bytes:
         old = g.input(f"buffer_{i}", [1, rows - 1, 1, x.shape[-1]], x.scale, x.zero_point)
         both = g.value(f"concat_{i}", (1, rows, 1, x.shape[-1]), x.scale, x.zero_point, x.rms)
         g.operator("CONCATENATION", [old.index, x.index], [both.index], "Concatenation", axis=1)
-        states.append(_next(g, both, f"next_{i}"))
+        states.append(next_rows(g, both, f"next_{i}"))
         x = g.conv(both, f"conv_{i}", CHANNELS, (rows, 1), padding=Padding.VALID)
     x = g.dense(g.flatten(x, "flatten"), "fc", outputs or 3, Activation.NONE)
     if outputs == 1:

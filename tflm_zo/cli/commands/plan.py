@@ -60,6 +60,9 @@ def plan(
         float | None,
         optional("NUMBER", "Average cycles per instruction (default: an assumption for the core).", _DEVICE),
     ] = None,
+    sequence: Annotated[
+        int | None, optional("N", "Steps of a sample, of a streaming model (default: 1).", _DEVICE)
+    ] = None,
     forward_only: ForwardOnly = False,
     list_boards: Annotated[
         bool,
@@ -90,6 +93,7 @@ def plan(
             power=None if power is None else _number("--power", power, "W"),
             cycles=cycles,
             forward_only=forward_only,
+            sequence=sequence,
         )
     result = made.as_dict()
     write_report(output, result, force=force)
@@ -114,6 +118,9 @@ def _render(console: Console, made: Plan) -> None:
     console.print(f"{made.model} on {', '.join(told)}")
     seconds = "" if target.clock is None else f", {_time(made.inference * target.cycles / target.clock)}"
     console.print(f"an inference takes {_count(made.inference)} instructions{seconds}")
+    if made.sequence is not None:
+        length = f"a sequence of {made.sequence} inferences" if made.sequence > 1 else "one inference"
+        console.print(f"a sample is {length}; --sequence gives another length")
     if target.core.note:
         console.print(target.core.note)
     shown = made.shown()
