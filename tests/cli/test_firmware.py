@@ -13,6 +13,7 @@ from helpers.commands import refused, run, wrong_usage
 from helpers.examples import slow_but
 from helpers.firmware_folders import zo_model
 from helpers.models import MODELS
+from helpers.models.streaming_networks import with_variables
 from tflm_zo.converters import load_model, read_metadata
 from tflm_zo.firmware import PLATFORMS, generate_firmware
 from tflm_zo.runtime import RUNTIMES, RuntimeUnavailableError
@@ -259,6 +260,17 @@ def test_names(files: Path) -> None:
     done("My Model-2.zo.tflite", "-o", "own", "--name", "kws")
     assert (files / "own/kws_zo_model.cc").is_file()
     assert define(files / "own", "ZO_MODEL_NAME") == '"kws"'
+
+
+def test_the_readme_says_how_sequences_are_read(files: Path) -> None:
+    zo.inject(with_variables(), trainable="all", nodes=(), headroom=1).save("stream.zo.tflite")
+    done("stream.zo.tflite", "-o", "out", "--sequence", "7")
+    done("weight.zo.tflite", "-o", "plain")
+    said = Path("out/README.md").read_text()
+    for part in ("sequence of 7 steps, `STREAM_ZO_SEQUENCE`", "sample * STREAM_ZO_SEQUENCE + step", "`continues` true"):
+        assert part in said
+    assert "STREAM_ZO_ERROR_ORDER" in next(Path("out").rglob("stream_zo_ops.h")).read_text()
+    assert "equence" not in Path("plain/README.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def generate(
         **of_model(joined, name),
     }
     example = {f"{names['zo']}_samples.cc": _samples(samples, data, model, metadata, names, sequence)}
-    layout = builds.lay_out(Project(name, command, sources, example, drift is not None))
+    layout = builds.lay_out(Project(name, command, sources, example, drift is not None, sequence))
     files = {**layout.files, CHECKSUMS: checksums(layout.files)}
     return Firmware(
         files,

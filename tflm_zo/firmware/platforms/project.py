@@ -21,6 +21,7 @@ class Project:
     sources: Mapping[str, str]  #: sources of the library, text by path.
     samples: Mapping[str, str]  #: the header and source of the example's samples, text by path.
     has_drift: bool = False  #: True if the device can read the drift of data.
+    sequence: int = 0  #: steps of each sample; 0: samples are no sequences.
 
     def compiled(self) -> list[str]:
         """Returns the paths of the library's sources that are compiled."""
@@ -53,6 +54,7 @@ class Project:
             at=folder,
             example=example,
             program=program,
+            sequence=self.sequence,
             samples=next(path for path in self.samples if not path.endswith(".h")),
             use=self.fill(use).strip("\n"),
         )
