@@ -29,6 +29,7 @@ Loss = LossKind | str | Mapping[str, str]
 """A kind of loss, or the parts of a sum: ``"OUTPUT=KIND*WEIGHT,…"``, or ``KIND*WEIGHT`` by output."""
 LossOver = Literal["auto", "sum", "largest"]
 LOSS_KINDS: Final[tuple[str, ...]] = get_args(LossKind)
+LOSS_OVERS: Final[tuple[str, ...]] = get_args(LossOver)
 
 #: Multipliers (s_min / s)^2 per channel, see ``quantization_aware``.
 QUANTIZATION_AWARE: Final = "quantization-aware"
@@ -207,8 +208,8 @@ class InjectSettings:
             self._refuse("loss", f"be one of {', '.join(LOSS_KINDS)}, or OUTPUT=KIND for each part of a sum")
         if parts and self.loss_output is not None:
             self._refuse("loss_output", "be None where the loss names its outputs")
-        if self.loss_over not in get_args(LossOver):
-            self._refuse("loss_over", f"be one of {', '.join(get_args(LossOver))}")
+        if self.loss_over not in LOSS_OVERS:
+            self._refuse("loss_over", f"be one of {', '.join(LOSS_OVERS)}")
         if not isinstance(self.loss_output, str):
             self._take("loss_output", 0, 2**16)
         object.__setattr__(self, "cuts", _strings(self.cuts, "cuts"))

@@ -14,6 +14,7 @@ from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.interpreters import run_plain
 from helpers.models import MODELS
+from helpers.models.streaming_networks import with_variables
 from tflm_zo.converters import (
     ConversionError,
     InjectSettings,
@@ -81,6 +82,14 @@ def test_inject_refuses(cli: Any, model_file: Any, tmp_path: Path, options: list
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "o").exists()
+
+
+def test_inject_takes_the_loss_of_a_sequence(tmp_path: Path) -> None:
+    model, output = tmp_path / "wake_word.tflite", tmp_path / "out.zo.tflite"
+    with_variables().save(model)
+    for given, expected in (([], "largest"), (["--loss-over", "sum"], "sum")):
+        found = result_of(*INJECT, model, "-o", output, *given, "--force")
+        assert found["loss"]["over"] == expected
 
 
 def test_inject_takes_the_losses_that_there_are(model_file: Any, tmp_path: Path) -> None:

@@ -234,11 +234,20 @@ def test_refused(name: str, given: tuple[str, ...], said: str) -> None:
 
 def test_settings_of_inject() -> None:
     run, injection = split_set(
-        ["loss=floor-log2", "nodes=fc1, fc3", "update-bits=8", "sparse=random:0.1", "sparse-seed=3", "seed=1"]
+        [
+            "loss=floor-log2",
+            "loss-over=sum",
+            "nodes=fc1, fc3",
+            "update-bits=8",
+            "sparse=random:0.1",
+            "sparse-seed=3",
+            "seed=1",
+        ]
     )
     assert run == {"seed": "1"}
     assert parse_injection(injection) == {
         "loss": "floor_log2",
+        "loss_over": "sum",
         "nodes": ("fc1", "fc3"),
         "update_bits": 8,
         "sparse": Random(0.1, 3),

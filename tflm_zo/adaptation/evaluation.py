@@ -13,7 +13,7 @@ from ..converters.loss_parts import loss_text, parse_parts
 from ..converters.model import Subgraph, Tensor
 from ..converters.model.schema import TensorType
 from ..converters.passes.loss import logits_of, output_number, part_output
-from ..converters.settings import Loss
+from ..converters.settings import Loss, LossOver
 from ..converters.states import main_graph
 from ..data import Labels, Samples, prepare
 from ..io.arrays import labels_of, padded, read_arrays, read_labels, unmasked
@@ -25,7 +25,10 @@ from ..training.injection import inject_plain, is_zo
 
 
 def with_loss(
-    model: Model | bytes | str | os.PathLike[str], loss: Loss | None = None, loss_output: int | str | None = None
+    model: Model | bytes | str | os.PathLike[str],
+    loss: Loss | None = None,
+    loss_output: int | str | None = None,
+    loss_over: LossOver = "auto",
 ) -> Model:
     """Returns a ZO model as it is, and a plain model with a loss, which computes the same outputs.
 
@@ -33,6 +36,7 @@ def with_loss(
         model: a plain int8 model or a ZO model, its bytes or its path.
         loss: loss of a plain model, see `InjectSettings`; None: "auto".
         loss_output: output of a plain model that the loss belongs to, see `InjectSettings`.
+        loss_over: loss of a sequence of a plain model, see `InjectSettings`.
 
     Raises:
         ConversionError: the model cannot have the loss.
@@ -40,7 +44,8 @@ def with_loss(
     """
     source = load_model(model)
     if not is_zo(source):
-        return inject_plain(source, InjectSettings(trainable="none", loss=loss or "auto", loss_output=loss_output))
+        own = InjectSettings(trainable="none", loss=loss or "auto", loss_output=loss_output, loss_over=loss_over)
+        return inject_plain(source, own)
     for name, value in (("loss", loss), ("loss_output", loss_output)):
         if value is not None:
             raise SettingsError(name, "be left out, since a ZO model has its own loss")

@@ -120,7 +120,9 @@ class Division:
 
     @cached_property
     def _inputs(self) -> Inputs:
-        return Inputs(with_loss(self.model, self.inject.get("loss"), self.inject.get("loss_output")))
+        given = self.inject
+        over = given.get("loss_over", "auto")
+        return Inputs(with_loss(self.model, given.get("loss"), given.get("loss_output"), over))
 
     @cached_property
     def data(self) -> RunData:

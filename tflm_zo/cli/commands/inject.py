@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ...converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
-from ...converters.settings import KERNEL_NORM, LOSS_KINDS, PARAMETERS, QUANTIZATION_AWARE
+from ...converters.settings import KERNEL_NORM, LOSS_KINDS, LOSS_OVERS, PARAMETERS, QUANTIZATION_AWARE
 from ...converters.summary import trained_by
 from ...io.table import table
 from ...training import ALGORITHMS, algorithm_for, inject_settings, trained_layers
@@ -107,6 +107,14 @@ def inject(
         ),
     ] = "auto",
     loss_output: LossOutput = None,
+    loss_over: Annotated[
+        str,
+        option(
+            "Loss of a sequence: the sum of its steps with a label, or that of the step with the largest output.",
+            _DATA,
+            **choice(LOSS_OVERS),
+        ),
+    ] = "auto",
     cut: Annotated[
         list[str] | None,
         optional(
@@ -166,6 +174,7 @@ def inject(
         "signature": signature,
         "loss": parse_loss(loss),
         "loss_output": parse_loss_output(loss_output),
+        "loss_over": loss_over,
         "command_words": command_words,
         "multipliers": multipliers,
         "sparse": parse_sparse(sparse, sparse_seed),
