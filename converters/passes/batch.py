@@ -386,5 +386,10 @@ def set_batch(model: Model, batch: int) -> Model:
     if model.find_metadata(METADATA_NAME) is not None:
         raise ConversionError("the batch size of a ZO model is fixed; inject the original with another one")
     result = model.copy()
+    if batch > 1 and any(op.builtin == B.READ_VARIABLE for graph in result.subgraphs for op in graph.operators):
+        raise ConversionError(
+            f"`batch` must be 1 for a model with resource variables. Received: {batch}. Use `inject`, which gives "
+            "each sample states of its own"
+        )
     rewrite_batch(result.only_graph, batch)
     return result

@@ -19,7 +19,8 @@ from helpers.models.streaming_networks import (
     with_variables,
 )
 from tflm_zo import DataError, Trainer, adapt, algorithms, recalibrate
-from tflm_zo.converters import ConversionError, Model, export_model, inject, load_model, read_metadata
+from tflm_zo.adaptation import recipe
+from tflm_zo.converters import ConversionError, Model, export_model, inject, load_model, read_metadata, set_batch
 from tflm_zo.converters.constants import STATE_OPERATOR
 from tflm_zo.converters.model import Operator
 from tflm_zo.converters.model.schema import OPERATOR_NAMES, BuiltinOperator
@@ -242,6 +243,19 @@ def test_bare_adapt_trains_sequences(tmp_path: Path) -> None:
     assert result.choice is not None
     assert {t.candidate.rung for t in result.choice.trials} <= {"no training", "weights", "biases"}
     load_model(result.model.to_bytes())
+    changing = np.where(np.arange(STEPS) < 2, 0, y[:, None])
+    with pytest.raises(DataError, match="Received: sequences with both 0 and 1"):
+        adapt(with_variables(), x, changing, steps=4)
+    by_steps = adapt(with_variables(), x, changing, inject={"loss_over": "sum"}, steps=4)
+    assert by_steps.choice is not None
+
+
+def test_trials_of_long_sequences_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts, batch = 3, 64
+    monkeypatch.setattr(recipe, "_MOST_INFERENCES", 4 * 2 * batch * STEPS * parts)
+    result = adapt(with_variables(), frames(24), np.arange(24) % 2, steps=9)
+    assert result.choice is not None and len(result.history.steps) == 9
+    assert max(t.steps for t in result.choice.trials) == 4
 
 
 @pytest.mark.parametrize(
@@ -315,8 +329,18 @@ def test_rehearsal_has_as_many_steps() -> None:
 def test_layer_wise_runs_refuse_sequences() -> None:
     trainer = Trainer(with_variables(4), algorithms.node(batch_size=2))
     trainer.fit(frames(8)[:, 0], np.arange(8) % 4, steps=1)
-    with pytest.raises(DataError, match="Train with algorithm `weight`"):
+    with pytest.raises(DataError, match="into 3 segments for `node`.* Train the plain model with algorithm `weight`"):
         trainer.fit(frames(8), np.arange(8) % 4, steps=1)
+    with pytest.raises(ConversionError, match="Use algorithm `weight`, which trains sequences"):
+        adapt(with_variables(), frames(8), np.arange(8) % 2, "fqt", steps=1)
+
+
+def test_a_batch_needs_states_of_its_own() -> None:
+    assert set_batch(with_variables(), 1)
+    with pytest.raises(
+        ConversionError, match="`batch` must be 1 for a model with resource variables. Received: 4. Use"
+    ):
+        set_batch(with_variables(), 4)
 
 
 def _operators(model: Model) -> list[Operator]:

@@ -35,12 +35,15 @@ from .starts import Start
 from .zo_model import Changes, KeptZoModel, chosen_before, model_of_run, of_resumed_run
 
 # Settings of `inject` that fit any way to train.
-_OF_ANY_RUN: Final = {"loss", "loss_output", "update_bits"}
+_OF_ANY_RUN: Final = {"loss", "loss_output", "loss_over", "update_bits"}
 # Runs of a chosen way whose rate is quartered after each that diverges, at most.
 _ATTEMPTS: Final = 3
 # Forward equivalents of a budget for each sample of a whole trial, so that trials take about two thirds of it: a sample
 # costs three or four, and trials take four or five times the whole length.
 _EQUIVALENTS_PER_SAMPLE: Final = 16.0
+# Inferences of the parts of a whole trial together, at most, where samples are sequences: all trials of a wake word
+# then take about two minutes.
+_MOST_INFERENCES: Final = 1_200_000
 
 
 class Observer(Callback):
@@ -359,10 +362,14 @@ def adapt(
 def _steps_of_trials(
     settings: Settings, division: Division, epochs: int | None, steps: int | None, budget: float | None
 ) -> int:
-    """Returns the number of steps of a whole trial: those of a run, unless the user gives a shorter length."""
-    usual = chosen_steps(settings, len(division.data.train))
+    """Returns the number of steps of a whole trial: those of a run, unless the user gives a shorter length, or the
+    samples are long sequences.
+    """
+    usual, used = chosen_steps(settings, len(division.data.train)), division.parts.used if division.parts else 1
+    if division.data.train.steps > 1:
+        usual = min(usual, max(1, _MOST_INFERENCES // (2 * settings.batch_size * division.data.train.steps * used)))
     if budget is not None:
-        samples = budget / _EQUIVALENTS_PER_SAMPLE / (division.parts.used if division.parts else 1)
+        samples = budget / _EQUIVALENTS_PER_SAMPLE / used
         return min(usual, max(1, round(samples / settings.batch_size)))
     given = epochs is not None or steps is not None
     return min(usual, planned_steps(settings, len(division.data.train), epochs, steps)) if given else usual

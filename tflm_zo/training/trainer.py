@@ -186,8 +186,8 @@ class Trainer:
         if data.steps > 1 and len(self.runtime.segments) > 1:
             raise DataError(
                 f"`x` must have samples of one step, since the model is cut into {len(self.runtime.segments)} segments "
-                f"for layer-wise training. Received: sequences of {data.steps} steps. Train with algorithm `weight`, "
-                "which runs them from their first step"
+                f"for `{self.settings.algorithm}`. Received: sequences of {data.steps} steps. Train the plain model "
+                "with algorithm `weight`, `mezo` or `qzo-ff`, which cut nothing"
             )
         if epochs == "auto":
             epochs = usual_epochs(self.settings, len(data))
