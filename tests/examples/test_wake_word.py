@@ -10,7 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from examples.programs import program, run
+from examples.programs import path_of, program, run
 from tflm_zo import load_model
 
 MODEL = (
@@ -43,6 +43,31 @@ def test_a_manifest_is_that_of_version_2(example: ModuleType) -> None:
     found = example.manifest("okay nabu", 30_720)
     assert (found["type"], found["version"], found["model"]) == ("micro", 2, "wake_word.tflite")
     assert found["wake_word"] == "Okay Nabu" and found["micro"]["feature_step_size"] == 10
+
+
+@pytest.fixture
+def false_accepts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(path_of("wake_word").parent)
+    return importlib.import_module("false_accepts")
+
+
+def test_an_accept_counts_once(false_accepts: ModuleType) -> None:
+    means = np.zeros(300)
+    means[10:20] = means[50:60] = means[70] = means[200] = 250.0
+    # The first ones come in the first second, and those at 70 in the second after an accept.
+    assert false_accepts.accepts(means) == 2
+    assert false_accepts.accepts(np.full(300, 247.9)) == 0
+
+
+def test_a_stream_has_its_level(false_accepts: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(false_accepts, "STREAM", 10)
+    random = np.random.default_rng(1)
+    speech = (np.sin(np.arange(24_000) / 7) for _ in range(100))
+    for kind, level in ((0, 10.0), (1, 20.0)):
+        sound, spoken = false_accepts.stream(kind, level, speech, random)
+        assert len(sound) == 160_000 and 3 <= spoken <= 6
+        energy = 3000**2 * (24_000 * spoken / 160_000 + 10 ** (-level / 10))
+        assert (sound.astype(float) ** 2).mean() == pytest.approx(energy, rel=0.1)
 
 
 @needs_frontend
@@ -83,10 +108,10 @@ def test_the_voice_wakes_it(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
     wakes = {row[0]: tuple(map(int, row[1:4])) for row in rows}
-    assert wakes["this voice, slow and in noise"][1] <= 2 and wakes["this voice, slow and in noise"][2] >= 19
+    assert wakes["this voice, slow and in noise"][1] <= 2 and wakes["this voice, slow and in noise"][2] >= 16
     assert wakes["other sentences of it"][2] == 0
-    for name, better in (("other voices", 1), ("their other sentences", -1)):
-        assert better * wakes[name][2] >= better * wakes[name][1]
+    assert wakes["other voices"][2] >= wakes["other voices"][1] - 2
+    assert wakes["their other sentences"][2] <= wakes["their other sentences"][1]
     assert "the same bits as in TFLM's interpreter" in done.stdout
     names = {op.code.name for op in load_model(tmp_path / "wake_word.tflite").subgraphs[0].operators}
     assert {"CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"} <= names
