@@ -3,7 +3,7 @@
 from .errors import ConversionError
 from .export import export_model
 from .grow_classes import grow_classes
-from .initial_weights import WeightArray, initial_weights, step_multipliers, update_masks, with_initial_weights
+from .initial_weights import WeightArray, initial_weights, step_multipliers, with_initial_weights
 from .inject import inject
 from .metadata import (
     ZoBackwardStep,
@@ -22,7 +22,7 @@ from .model import Model, load_model
 from .passes.batch import set_batch
 from .passes.cut_segments import possible_cuts
 from .segments import can_change_batch, extract_segment
-from .selections import Last, Random, ResidualBlocks, Threshold, TopK
+from .selections import Last, ResidualBlocks
 from .settings import InjectSettings
 
 __all__ = [
@@ -30,10 +30,7 @@ __all__ = [
     "InjectSettings",
     "Last",
     "Model",
-    "Random",
     "ResidualBlocks",
-    "Threshold",
-    "TopK",
     "WeightArray",
     "ZoBackwardStep",
     "ZoField",
@@ -57,5 +54,4 @@ __all__ = [
     "read_metadata",
     "set_batch",
     "step_multipliers",
-    "update_masks",
 ]

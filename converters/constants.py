@@ -61,5 +61,3 @@ def skip_name(number: int) -> str:
 
 #: Appended to the name of a filter: its factors of the update step.
 MULTIPLIER: Final = "/zo_multiplier"
-#: Likewise: which of its weights are trained.
-MASK: Final = "/zo_mask"

@@ -1,4 +1,4 @@
-"""Initial weights, step multipliers and update masks of a ZO model."""
+"""Initial weights and step multipliers of a ZO model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import constants
-from .constants import MASK, MULTIPLIER
+from .constants import MULTIPLIER
 from .errors import ConversionError, InjectError
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Subgraph
@@ -83,12 +83,3 @@ def step_multipliers(zo_model: Model) -> dict[str, npt.NDArray[np.int32]]:
     """Returns Q31 factors per output channel, int32 [channels], by filter tensor name; it may have none."""
     tensors = (t for graph in zo_model.subgraphs for t in graph.tensors)
     return {t.name.removesuffix(MULTIPLIER): t.numpy().copy() for t in tensors if t.name.endswith(MULTIPLIER)}
-
-
-def update_masks(zo_model: Model) -> dict[str, npt.NDArray[np.uint8]]:
-    """Returns copies of the masks of a model's filters as the C core reads them (``ops/core/weights/zo_mask.h``), by
-    tensor: uint8 [(weights + 7) // 8]; bit i % 8 of byte i // 8 is 1 if weight i is trained. Filters that are trained
-    whole are missing.
-    """
-    tensors = (t for graph in zo_model.subgraphs for t in graph.tensors)
-    return {t.name.removesuffix(MASK): t.numpy().view(np.uint8).copy() for t in tensors if t.name.endswith(MASK)}

@@ -26,6 +26,8 @@ SOFTMAX_KINDS: Final = ("cross_entropy", "floor_log2")
 
 # Operator of models that tflm_zo 0.1 made.
 _INT16_LAYER: Final = "TFLM_ZO_FULLY_CONNECTED_16"
+# Name that ends such a tensor of models whose weights were trained in part.
+_MASK: Final = "/zo_mask"
 
 # Keys of the JSON that differ from the fields' names.
 _HEADROOM: Final = "head_room"
@@ -160,13 +162,7 @@ class ZoTrainable:
     channels: _Count  #: number of output channels.
     inner: _Count  #: consecutive weights of one channel (the channel of weight i is i // inner % channels).
     requantized_channels: _Index  #: number of scales that headroom changed.
-    updated: _Index | None = None  #: number of weights that are trained; None: all.
     bias: bool = False  #: True of a bias, int32 [channels], which follows its layer's filter if that is trainable, too.
-
-    @property
-    def trained(self) -> int:
-        """Number of weights that are trained."""
-        return self.size if self.updated is None else self.updated
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -371,7 +367,7 @@ class ZoMetadata:
         content["original"] = _written(content["original"], "batch")
         if self.loss is not None:
             content["loss"] = {k: v for k, v in content["loss"].items() if (k, v) not in _LOSS_DEFAULTS}
-        content["trainable"] = [_written(t, "updated", "bias") for t in content["trainable"]]
+        content["trainable"] = [_written(t, "bias") for t in content["trainable"]]
         for segment in content["segments"]:
             for side in ("inputs", "outputs"):
                 segment[side] = [_written(port, "name", "index") for port in segment[side]]
@@ -411,6 +407,13 @@ def _schema() -> TypeAdapter[ZoMetadata]:
     return TypeAdapter(ZoMetadata)
 
 
+def _removed(setting: str) -> ConversionError:
+    return ConversionError(
+        f"this ZO model was made with setting `{setting}`, which this version does not have; "
+        "use tflm_zo 0.1, or inject the original model again"
+    )
+
+
 def _damaged(fault: str) -> ConversionError:
     return ConversionError(
         f"metadata `{METADATA_NAME}` of the model is damaged: {fault}; inject the original model again"
@@ -436,10 +439,9 @@ def read_metadata(model: Model) -> ZoMetadata:
         raise ConversionError("this is no ZO model (it has no metadata `tflm_zo`); inject it first")
     metadata = ZoMetadata.from_json(entry.buffer.data)
     if metadata.algorithm == "qzo-ff-probe" or any(code.custom == _INT16_LAYER for code in model.operator_codes):
-        raise ConversionError(
-            "this ZO model was made with setting `int16`, which this version does not have; "
-            "use tflm_zo 0.1, or inject the original model again"
-        )
+        raise _removed("int16")
+    if any(t.name.endswith(_MASK) for graph in model.subgraphs for t in graph.tensors):
+        raise _removed("sparse")
     for fault in misfits(metadata, model.subgraphs):
         raise ConversionError(f"the model does not fit its metadata: {fault}; inject the original again")
     names = {t.name for t in metadata.trainable}

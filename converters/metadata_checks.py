@@ -63,10 +63,10 @@ def faults(m: ZoMetadata) -> Iterator[str]:
         if len(t.shape) < 2 and not t.bias:
             yield f"trainable.{i}.shape: a filter has two dimensions at least"
         filters = [j for j, other in enumerate(m.trainable) if other.layer == t.layer and not other.bias]
-        if t.bias and (len(t.shape) > 1 or t.updated is not None or filters not in ([], [i - 1])):
-            yield f"trainable.{i}: a bias has one dimension, is trained whole and follows its layer's filter"
-        if t.requantized_channels > t.channels or (t.updated or 0) > t.size:
-            yield f"trainable.{i}: more is requantized or updated than there is"
+        if t.bias and (len(t.shape) > 1 or filters not in ([], [i - 1])):
+            yield f"trainable.{i}: a bias has one dimension and follows its layer's filter"
+        if t.requantized_channels > t.channels:
+            yield f"trainable.{i}: more is requantized than there is"
     if m.loss is not None and m.loss.output >= len(m.original.outputs):
         yield f"loss.output: the model has no output {m.loss.output}"
     if m.loss is not None and m.loss.of_classes and m.loss.classes < 2:

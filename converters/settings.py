@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .errors import InjectError, checked_integer
 from .loss_parts import loss_text, parse_parts
-from .selections import ALL, Last, ResidualBlocks, Sparse, TailChoice
+from .selections import ALL, Last, ResidualBlocks, TailChoice
 
 #: Largest number of seeds in one UPDATE, PERTURB or step of a REPLAY (ZO_MAX_QUERIES).
 MAX_QUERIES: Final = 32
@@ -44,7 +44,7 @@ LAYERS: Final = "layers"
 NODES: Final = "nodes"
 
 # Settings that say how trainable weights are perturbed and moved.
-_OF_WEIGHTS: Final = ("blocks", "headroom", "update_bits", "multipliers", "sparse", "replay")
+_OF_WEIGHTS: Final = ("blocks", "headroom", "update_bits", "multipliers", "replay")
 
 # Words of a command, see ops/core/graph/zo_command.h.
 _HEADER_WORDS: Final = 2
@@ -99,7 +99,6 @@ class InjectChanges(TypedDict, total=False):
     parameters: Parameters
     command_words: int | None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None
-    sparse: Mapping[str, npt.NDArray[np.bool_]] | Sparse | None
     replay: bool
     algorithm: str
 
@@ -155,10 +154,6 @@ class InjectSettings:
             "quantization-aware": (s_min / s)^2 from the channels' scales, so that steps have the same real size and not
             the same number of LSB; see ``quantization_aware_multipliers``. "kernel-norm": the root mean square of the
             layer's weights relative to the largest layer's, see ``kernel_norm_multipliers``.
-        sparse: choice of the weights of each trainable layer that are trained, while the others stay as they are:
-            `TopK(number)`, `Random(number, seed)`, `Threshold(lsb)`, or bool arrays in the filters' shapes by filter
-            tensor name (a layer without one trains all its weights). None trains all weights. The choice costs a bit of
-            flash per weight, and the RAM of a tensor's struct per layer.
         replay: True if SEED_REPLAY is part of the model.
         algorithm: name of the algorithm that the model is for, written to its metadata; "": none in particular.
 
@@ -183,7 +178,6 @@ class InjectSettings:
     parameters: Parameters = "weights"
     command_words: int | None = None
     multipliers: Mapping[str, npt.NDArray[np.int32]] | str | None = None
-    sparse: Mapping[str, npt.NDArray[np.bool_]] | Sparse | None = None
     replay: bool = False
     algorithm: str = "node"
 
@@ -246,15 +240,6 @@ class InjectSettings:
                 self._refuse("multipliers", f"be {kinds}, or factors by filter tensor name")
         elif self.multipliers is not None:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
-        if isinstance(self.sparse, Mapping):
-            object.__setattr__(self, "sparse", dict(self.sparse))
-        given: object = self.sparse
-        if not isinstance(given, Mapping | Sparse | None):
-            self._refuse("sparse", "be TopK, Random or Threshold, or masks by filter tensor name")
-        if self.sparse is not None and (self.nodes or self.tail is not None):
-            self._refuse("sparse", "be None where nodes or exact gradients train all weights of a layer")
-        if self.parameters == "biases" and self.sparse is not None:
-            self._refuse("parameters", "include weights where they are sparse")
 
     def _refuse(self, name: str, constraint: str) -> NoReturn:
         raise InjectError(name, constraint, getattr(self, name))

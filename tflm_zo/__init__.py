@@ -45,10 +45,7 @@ if TYPE_CHECKING:
     from .converters import InjectSettings as InjectSettings
     from .converters import Last as Last
     from .converters import Model as Model
-    from .converters import Random as Random
     from .converters import ResidualBlocks as ResidualBlocks
-    from .converters import Threshold as Threshold
-    from .converters import TopK as TopK
     from .converters import export_model as export_model
     from .converters import inject as inject
     from .converters import load_model as load_model
@@ -109,9 +106,7 @@ _NAMES: Final = {
     "adaptation": "Adaptation Calibration Observer adapt calibrate evaluate",
     "conversion.keras": "convert",
     "conversion.quantize": "quantize",
-    "converters": (
-        "ConversionError InjectSettings Last Model Random ResidualBlocks Threshold TopK export_model inject load_model"
-    ),
+    "converters": "ConversionError InjectSettings Last Model ResidualBlocks export_model inject load_model",
     "core": "Coordinate Distribution Gaussian NativeError Rademacher SparseUniform",
     "data": "DataError",
     "firmware": "generate_firmware",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from method import Method
 
-from tflm_zo.converters import Random, Threshold, TopK
 from tflm_zo.core import Rademacher
 
 __all__ = ["ABLATIONS", "PAIRS"]
@@ -47,11 +46,6 @@ ABLATIONS: dict[str, Method] = {
     "weight-8-bit": Method("weight perturbation, 8-bit update", "weight", injection={"update_bits": 8}),
     "weight-sign": Method("weight perturbation, signs instead of magnitudes", "weight", settings={"rule": "sign"}),
     "qzo-ff-queries": Method("QZO-FF, m = 3 directions a step", _QZO, settings={"queries": 3}),
-    "qzo-ff-top-k": Method(
-        "QZO-FF, the tenth of the weights of largest magnitude", _QZO, injection={"sparse": TopK(0.1)}
-    ),
-    "qzo-ff-random": Method("QZO-FF, a random tenth of the weights", _QZO, injection={"sparse": Random(0.1)}),
-    "qzo-ff-threshold": Method("QZO-FF, weights of at least 60 LSB", _QZO, injection={"sparse": Threshold(60)}),
     "qzo-ff-kernel-norm": Method("QZO-FF, kernel-wise normalization", _QZO, injection={"multipliers": "kernel-norm"}),
     **{
         f"pmt-block-{i + 1}": Method(
@@ -91,9 +85,6 @@ PAIRS: tuple[tuple[str, str, str], ...] = (
     ("16-bit instead of 8-bit update, weights", "weight-8-bit", "weight"),
     ("magnitudes instead of signs, weights", "weight-sign", "weight"),
     ("QZO-FF: m = 3 directions", "qzo-ff", "qzo-ff-queries"),
-    ("QZO-FF: sparse update, top-k", "qzo-ff", "qzo-ff-top-k"),
-    ("QZO-FF: sparse update, random", "qzo-ff", "qzo-ff-random"),
-    ("QZO-FF: sparse update, threshold", "qzo-ff", "qzo-ff-threshold"),
     ("QZO-FF: kernel-wise normalization", "qzo-ff", "qzo-ff-kernel-norm"),
     ("PMT: conv1 and conv2 alone", "pmt-32", "pmt-block-1"),
     ("PMT: fc1 alone", "pmt-32", "pmt-block-2"),

@@ -14,7 +14,7 @@ from .batch import fix_batch
 from .check_supported import check_supported, name_ports, set_quantized_dimension
 from .cut_segments import cut_segments, name_signatures
 from .loss import find_loss, insert_loss
-from .make_trainable import insert_weight_operators, make_trainable, select_weights
+from .make_trainable import insert_weight_operators, make_trainable
 from .plan import Plan
 from .plan_nodes import plan_nodes
 from .plan_tail import plan_tail
@@ -38,7 +38,6 @@ PASSES: Final[tuple[Pass, ...]] = (
     plan_tail,
     train_biases,
     cut_segments,
-    select_weights,
     make_trainable,
     insert_weight_operators,
     insert_loss,

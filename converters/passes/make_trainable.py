@@ -3,69 +3,26 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import constants
-from ..errors import ConversionError, InjectError
+from ..errors import InjectError
 from ..model import Model, Operator, OperatorCode, Tensor
 from ..model.schema import TensorType
 from ..multipliers import NEUTRAL, kernel_norm_multipliers, quantization_aware_multipliers
-from ..selections import Sparse
 from ..settings import KERNEL_NORM, QUANTIZATION_AWARE, InjectSettings
 from ..states import connect_states, states_of
 from .plan import Plan, Port, Trainable
-
-
-def select_weights(model: Model, settings: InjectSettings, plan: Plan) -> None:
-    """Adds the constant ``<name>/zo_mask`` of each trainable filter that ``settings.sparse`` trains in part. Headroom
-    has been reserved, so thresholds compare the weights that training starts with.
-    """
-    if settings.sparse is None:
-        return
-    filters = [t for t in plan.trainable if not t.is_bias]
-    if isinstance(settings.sparse, Mapping):
-        _check_names("sparse", settings.sparse, [t.name for t in filters])
-    for trainable in filters:
-        if isinstance(settings.sparse, Sparse):
-            selected = _by_rule(trainable, settings.sparse)
-        elif trainable.name in settings.sparse:
-            selected = _given(trainable, settings.sparse[trainable.name])
-        else:
-            continue
-        if selected.all():
-            continue
-        trainable.selected = selected
-        bits = np.packbits(selected, bitorder="little").view(np.int8)
-        trainable.mask = Tensor.constant(f"{trainable.name}{constants.MASK}", bits)
-        plan.segments[trainable.segment].subgraph.tensors.append(trainable.mask)
 
 
 def _check_names(setting: str, given: Iterable[str], known: Collection[str]) -> None:
     for name in given:
         if name not in known:
             raise InjectError(setting, f"name trainable filter tensors ({', '.join(known)})", name)
-
-
-def _by_rule(trainable: Trainable, rule: Sparse) -> npt.NDArray[np.bool_]:
-    values = trainable.tensor.numpy().reshape(-1)
-    try:
-        return rule.select(values, trainable.stream)
-    except ConversionError as error:
-        raise InjectError("sparse", f"fit layer `{trainable.layer}`: {error}") from None
-
-
-def _given(trainable: Trainable, mask: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    mask = np.asarray(mask)
-    shape, name = trainable.tensor.shape, trainable.name
-    if mask.dtype != np.bool_ or mask.shape != shape:
-        raise InjectError("sparse", f"have a bool {list(shape)} for `{name}`, not {mask.dtype} {list(mask.shape)}")
-    if not mask.any():
-        raise InjectError("sparse", f"select a weight of `{name}`", fix="Or exclude the layer from the trainable ones")
-    return mask.reshape(-1)
 
 
 def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
@@ -110,8 +67,7 @@ def _multipliers(settings: InjectSettings, plan: Plan) -> dict[str, npt.NDArray[
     """Returns factors by filter tensor name; a filter that is missing has neutral ones."""
     filters = [t for t in plan.trainable if not t.is_bias]
     if settings.multipliers == KERNEL_NORM:
-        values = [t.tensor.numpy().reshape(-1)[slice(None) if t.selected is None else t.selected] for t in filters]
-        norms = kernel_norm_multipliers(values)
+        norms = kernel_norm_multipliers([t.tensor.numpy().reshape(-1) for t in filters])
         return {t.name: np.full(t.channels, n, np.int32) for t, n in zip(filters, norms, strict=True)}
     if settings.multipliers != QUANTIZATION_AWARE:
         assert not isinstance(settings.multipliers, str)  # checked by the settings
@@ -141,7 +97,6 @@ _FIRST: Final = 1
 _LAST: Final = 2
 _FRACTION: Final = 4
 _MULTIPLIER: Final = 8
-_MASK: Final = 16
 _BIAS: Final = 0x4000  # likewise
 
 
@@ -178,8 +133,6 @@ def insert_weight_operators(model: Model, settings: InjectSettings, plan: Plan) 
             inputs.append(t.variable)
             if t.multiplier is not None:
                 inputs.append(t.multiplier)
-            if any(other.mask is not None for other in trainable):
-                inputs.append(t.mask)  # None: absent
         operators = []
         for i, name in enumerate(names):
             first, last = i == 0, i == len(names) - 1
@@ -195,7 +148,6 @@ def weight_options(trainable: list[Trainable], settings: InjectSettings, blocks:
     flags = (_FIRST if first else 0) | (_LAST if last else 0)
     flags |= _FRACTION if settings.update_bits == 16 and not all(t.is_bias for t in trainable) else 0
     flags |= _MULTIPLIER if settings.multipliers is not None else 0
-    flags |= _MASK if any(t.mask is not None for t in trainable) else 0
     shared = flags, settings.headroom, settings.max_queries, len(trainable), blocks
     options = struct.pack("<BBBBHH", _OPTIONS_VERSION, *shared)
     for t in trainable:

@@ -6,9 +6,6 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from ..kernels import channel_axis
 from ..metadata import ZoLoss
 from ..model import Operator, Subgraph, Tensor
@@ -31,9 +28,6 @@ class Trainable:
     requantized: int = 0  # number of scales that reserving headroom changed
     variable: Tensor | None = None  # variable tensor that takes the filter's place, once there is one
     multiplier: Tensor | None = None  # constant factors of the update step, or None
-    # True for each weight that is trained, bool [size]; None stands for all weights
-    selected: npt.NDArray[np.bool_] | None = None
-    mask: Tensor | None = None  # constant tensor with the bits of `selected`, or None
     is_bias: bool = False  # True of a bias
 
     @property

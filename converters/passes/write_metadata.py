@@ -52,7 +52,6 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
                 channels=t.channels,
                 inner=t.inner,
                 requantized_channels=t.requantized,
-                updated=None if t.selected is None else int(t.selected.sum()),
                 bias=t.is_bias,
             )
             for t in plan.trainable

@@ -2,14 +2,14 @@
  *
  * Parts that a firmware can exclude from the core, to save flash: everything is included unless a
  * macro is defined as 0. ZO_FEATURES=0 excludes every part below; ZO_FEATURES=0 with, say,
- * ZO_WITH_MASKS=1 keeps one. Every source of a program must be compiled with the same values. A
+ * ZO_WITH_BIASES=1 keeps one. Every source of a program must be compiled with the same values. A
  * file of papers/ is only included if its macro is not 0, so a program without it need not have it.
  *
  * The rest does the same, bit for bit: perturbation and updates of 8 and 16 bits along random
  * signs, replay, cross-entropy, the control unit with normalized steps of two-sided differences,
  * constant and linear rates; node perturbation of dense layers and convolutions. Requests for
  * excluded parts are refused: ZO_ERROR_DISTRIBUTION for a distribution, ZO_ERROR_OPTIONS for a
- * model that has masks, multipliers or another loss, ZO_ERROR_ARGUMENT for a tensor or a run's
+ * model that has multipliers or another loss, ZO_ERROR_ARGUMENT for a tensor or a run's
  * settings.
  */
 #ifndef TFLM_ZO_OPS_CORE_ZO_FEATURES_H_
@@ -32,10 +32,6 @@
 /* The distribution ZO_COORDINATE (papers/zo_coordinate.h). */
 #ifndef ZO_WITH_COORDINATE
 #define ZO_WITH_COORDINATE ZO_FEATURES
-#endif
-/* Tensors of which not all weights are trained. */
-#ifndef ZO_WITH_MASKS
-#define ZO_WITH_MASKS ZO_FEATURES
 #endif
 /* Factors of channels' steps. */
 #ifndef ZO_WITH_MULTIPLIERS
@@ -159,8 +155,7 @@ static inline int zo_is_rademacher(zo_distribution distribution) {
   return (!ZO_WITH_GAUSSIAN && !ZO_WITH_SPARSE_UNIFORM && !ZO_WITH_COORDINATE) || distribution.kind == ZO_RADEMACHER;
 }
 
-/* A tensor's mask and multipliers, of a build that has such things. */
-static inline const uint8_t* zo_mask_of(const zo_tensor* tensor) { return ZO_WITH_MASKS ? tensor->mask : NULL; }
+/* A tensor's multipliers, of a build that has such things. */
 static inline const int32_t* zo_multiplier_of(const zo_tensor* tensor) {
   return ZO_WITH_MULTIPLIERS ? tensor->multiplier : NULL;
 }
@@ -179,8 +174,7 @@ static inline uint32_t zo_values(const zo_tensor* tensor) {
  * 32 bits, too. */
 static inline int zo_tensor_is_supported(const zo_tensor* tensor) {
   return tensor->size <= INT32_MAX && zo_fraction_of(tensor) == tensor->fraction &&
-         zo_mask_of(tensor) == tensor->mask && zo_multiplier_of(tensor) == tensor->multiplier &&
-         (tensor->type == ZO_TENSOR_INT8 || zo_is_of_biases(tensor));
+         zo_multiplier_of(tensor) == tensor->multiplier && (tensor->type == ZO_TENSOR_INT8 || zo_is_of_biases(tensor));
 }
 
 #endif /* TFLM_ZO_OPS_CORE_ZO_FEATURES_H_ */

@@ -88,7 +88,7 @@ typedef enum zo_tensor_type {
   ZO_TENSOR_INT8 = 0,  /* weights that the forward pass reads as int8; with a fraction, updates have
                           the resolution of both */
   ZO_TENSOR_INT32 = 2, /* the biases of a layer: int32 [channels], aligned to 4 bytes, in the memory
-                          that `weights` points to; no fraction and no mask */
+                          that `weights` points to; no fraction */
 } zo_tensor_type;
 
 /* A layer's bias is moved like a weight v of its channel whose input is always 2^5, and is worth
@@ -116,8 +116,6 @@ typedef struct zo_tensor {
   uint32_t inner;            /* >= 1, read only if multiplier is given */
   uint32_t stream;           /* number of the tensor in the model: its random stream */
   int32_t limit;             /* 127 - headroom: the update clips to +-limit */
-  const uint8_t* mask;       /* bits [size], see zo_mask.h, or null (= all): weights whose bit is 0 are
-                                neither perturbed nor updated; the random streams run on over them */
   uint32_t type;             /* zo_tensor_type */
 } zo_tensor;
 

@@ -75,15 +75,12 @@ struct Segment {
 
 // Properties of a trainable tensor that the weight ops do not publish. The tables have a row for
 // each tensor if there are any.
-#define ZO_TRAINABLE_ROWS (ZO_WITH_MULTIPLIERS || ZO_WITH_MASKS || ZO_WITH_BLOCKS || ZO_WITH_BIASES)
+#define ZO_TRAINABLE_ROWS (ZO_WITH_MULTIPLIERS || ZO_WITH_BLOCKS || ZO_WITH_BIASES)
 struct Trainable {
 #if ZO_WITH_MULTIPLIERS
   const int32_t* multiplier;  // [channels] of the update, see zo_tensor; null: 1
   uint32_t channels;
   uint32_t inner;
-#endif
-#if ZO_WITH_MASKS
-  const uint8_t* mask;  // see zo_mask.h; null: all weights
 #endif
 #if ZO_WITH_BLOCKS
   uint16_t block;

@@ -86,9 +86,6 @@ zo_tensor Network::tensor(uint32_t number) const {
   tensor.channels = info().trainable[number].channels;
   tensor.inner = info().trainable[number].inner;
 #endif
-#if ZO_WITH_MASKS
-  tensor.mask = info().trainable[number].mask;
-#endif
   tensor.type = TypeOf(info(), number);
   return tensor;
 }

@@ -138,7 +138,7 @@ static void perturb_bytes(const zo_weight_loops* loops, const zo_tensor* tensor,
 }
 
 static int perturbs(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* terms) {
-  if (tensor->type == ZO_TENSOR_INT32 || tensor->mask != NULL || tensor->size < ZO_LOOPS_MIN) {
+  if (tensor->type == ZO_TENSOR_INT32 || tensor->size < ZO_LOOPS_MIN) {
     return 0;
   }
   if (terms->count == 0u) return 0;
@@ -262,8 +262,7 @@ static void store(const zo_tensor* tensor, uint32_t begin, const int16_t* values
 
 static int updates(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* restore,
                    uint32_t count) {
-  return tensor->type == ZO_TENSOR_INT8 && tensor->mask == NULL && tensor->multiplier == NULL &&
-         tensor->size >= ZO_LOOPS_MIN &&
+  return tensor->type == ZO_TENSOR_INT8 && tensor->multiplier == NULL && tensor->size >= ZO_LOOPS_MIN &&
          (has_bytes(distribution) || (distribution.kind == ZO_RADEMACHER && count <= (uint32_t)kZoSigns)) &&
          (restore == NULL || perturbs(tensor, distribution, restore));
 }

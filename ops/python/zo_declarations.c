@@ -119,8 +119,7 @@ const zo_declaration zo_declarations[] = {
 #undef S
 #define S zo_tensor
   STRUCT, FIELD(int8_t*, weights), FIELD(int8_t*, fraction), FIELD(const int32_t*, multiplier),
-  U32(size), U32(channels), U32(inner), U32(stream), FIELD(int32_t, limit),
-  FIELD(const uint8_t*, mask), U32(type),
+  U32(size), U32(channels), U32(inner), U32(stream), FIELD(int32_t, limit), U32(type),
 #undef S
 #define S zo_query
   STRUCT, U32(seed), FIELD(int32_t, coefficient),

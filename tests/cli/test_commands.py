@@ -19,8 +19,6 @@ from tflm_zo.converters import (
     ConversionError,
     InjectSettings,
     Last,
-    Random,
-    TopK,
     export_model,
     inject,
     load_model,
@@ -294,8 +292,6 @@ SAME: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (("--multipliers", "kernel-norm"), {"multipliers": "kernel-norm"}),
     (("--multipliers", "quantization-aware"), {"multipliers": "quantization-aware"}),
     (("--algorithm", "weight"), WEIGHT),
-    (("--algorithm", "weight", "--sparse", "random:0.5", "--sparse-seed", "3"), {**WEIGHT, "sparse": Random(0.5, 3)}),
-    (("--algorithm", "weight", "--sparse", "top-k:0.5"), {**WEIGHT, "sparse": TopK(0.5)}),
 ]
 
 

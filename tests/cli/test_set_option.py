@@ -17,7 +17,7 @@ from tflm_zo.cli.commands.inject import inject
 from tflm_zo.cli.commands.train import train
 from tflm_zo.cli.option_names import in_option_syntax, options_of
 from tflm_zo.cli.set_option import parse_injection, split_set
-from tflm_zo.converters import ConversionError, InjectSettings, Last, Random, ResidualBlocks, read_metadata
+from tflm_zo.converters import ConversionError, InjectSettings, Last, ResidualBlocks, read_metadata
 from tflm_zo.converters.errors import InjectError
 from tflm_zo.core import Gaussian, SparseUniform
 from tflm_zo.io.errors import ExistsError
@@ -233,24 +233,13 @@ def test_refused(name: str, given: tuple[str, ...], said: str) -> None:
 
 
 def test_settings_of_inject() -> None:
-    run, injection = split_set(
-        [
-            "loss=floor-log2",
-            "loss-over=sum",
-            "nodes=fc1, fc3",
-            "update-bits=8",
-            "sparse=random:0.1",
-            "sparse-seed=3",
-            "seed=1",
-        ]
-    )
+    run, injection = split_set(["loss=floor-log2", "loss-over=sum", "nodes=fc1, fc3", "update-bits=8", "seed=1"])
     assert run == {"seed": "1"}
     assert parse_injection(injection) == {
         "loss": "floor_log2",
         "loss_over": "sum",
         "nodes": ("fc1", "fc3"),
         "update_bits": 8,
-        "sparse": Random(0.1, 3),
     }
     assert parse_injection({"nodes": "last:2"}) == {"nodes": Last(2)}
     for texts, said in (

@@ -14,7 +14,6 @@ from helpers.models.networks import shared_filters
 from tflm_zo.converters import (
     ConversionError,
     Model,
-    TopK,
     export_model,
     initial_weights,
     load_model,
@@ -141,14 +140,6 @@ def test_layers_without_nodes_have_trainable_biases_too() -> None:
         assert metadata.parameters == parameters
 
 
-def test_a_sparse_choice_is_one_of_weights() -> None:
-    metadata = read_metadata(inject_all(lenet5(), parameters="all", sparse=TopK(0.1)))
-    assert {t.bias for t in metadata.trainable if t.updated is not None} == {False}
-    assert {t.bias for t in metadata.trainable if t.updated is None} == {True}
-
-
 def test_refusals() -> None:
     with pytest.raises(ConversionError, match="`parameters` must be one of weights, biases, all"):
         inject_all(lenet5(), nodes="*", parameters="both")
-    with pytest.raises(ConversionError, match="must include weights where they are sparse"):
-        inject_all(lenet5(), parameters="biases", sparse=TopK(0.1))

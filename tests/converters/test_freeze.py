@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from helpers.injection import inject_all
 from helpers.models import MODELS, residual
-from tflm_zo.converters import Model, Random, extract_segment, initial_weights, load_model, read_metadata
+from tflm_zo.converters import Model, extract_segment, initial_weights, load_model, read_metadata
 from tflm_zo.converters.constants import STATUS
 from tflm_zo.converters.model.schema import DTYPES
 from tflm_zo.converters.segments import freeze, trained_in_segment
@@ -23,7 +23,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "biases, too": ("residual", {"parameters": "all", "nodes": "*"}),
     "biases alone": ("residual", {"parameters": "biases", "cuts": "layers"}),
     "multipliers": ("small_cnn", {"multipliers": "kernel-norm"}),
-    "masks": ("small_cnn", {"sparse": Random(0.3), "multipliers": "quantization-aware"}),
+    "other multipliers": ("small_cnn", {"multipliers": "quantization-aware"}),
 }
 
 

@@ -218,7 +218,6 @@ def test_multipliers() -> None:
         ({"trainable": ()}, "trainable"),
         ({"trainable": [""]}, "trainable"),
         ({"tail": "block"}, "tail"),
-        ({"sparse": "top-k:0.1"}, "`sparse` must be TopK, Random or Threshold, or masks"),
         ({"trainable": [1]}, "trainable"),
         ({"blocks": {}}, "blocks"),
         ({"blocks": {"a": ()}}, "blocks"),

@@ -23,7 +23,6 @@ from tflm_zo.converters import (
     Last,
     Model,
     ResidualBlocks,
-    TopK,
     ZoMetadata,
     export_model,
     initial_weights,
@@ -40,7 +39,7 @@ from tflm_zo.training.plan import node_layer
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "weights": ("residual", {"batch": 2}),
     "nodes": ("lenet5", {"batch": 2, "nodes": "auto", "headroom": 0}),
-    "cuts": ("two_outputs", {"loss_output": 1, "cuts": "layers", "sparse": TopK(0.5)}),
+    "cuts": ("two_outputs", {"loss_output": 1, "cuts": "layers"}),
     "pixels": ("uint8_edges", {"nodes": "auto", "trainable": "nodes", "headroom": 0}),
     "autoencoder": ("autoencoder", {"update_bits": 8}),
     "tail": ("residual", {"batch": 2, "nodes": (), "tail": ResidualBlocks(2)}),
@@ -224,6 +223,17 @@ def test_faults_are_named(kind: str, path: str, value: Any, said: str) -> None:
         read_metadata(with_content(kind, content))
 
 
+def test_models_of_removed_settings_are_refused() -> None:
+    """Names the setting: weights that are trained in part, or read as 16 bits."""
+    masked, wide = load_model(model_of("weights")), load_model(model_of("weights"))
+    name = read_metadata(masked).trainable[0].name
+    masked.subgraphs[0].tensors.append(Tensor.constant(f"{name}/zo_mask", np.zeros(1, np.int8)))
+    wide.subgraphs[0].operators[-1].code = OperatorCode.of_custom("TFLM_ZO_FULLY_CONNECTED_16")
+    for setting, model in (("sparse", masked), ("int16", wide)):
+        with pytest.raises(ConversionError, match=f"made with setting `{setting}`, which this version does not have"):
+            read_metadata(load_model(model.to_bytes()))
+
+
 def test_filters_of_another_operator() -> None:
     model = load_model(model_of("weights"))
     op = next(op for op in model.subgraphs[0].operators if op.code.name == "CONV_2D")
@@ -272,7 +282,7 @@ def test_a_graph_that_is_another_is_refused(change: Callable[[Model], Any], said
     "given",
     [
         {"batch": 2},
-        {"cuts": "layers", "update_bits": 8, "sparse": TopK(0.5)},
+        {"cuts": "layers", "update_bits": 8},
         {"nodes": Last(1), "batch": 3},
         {"trainable": "none"},
         {"headroom": 0, "replay": False},

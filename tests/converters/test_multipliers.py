@@ -11,12 +11,10 @@ from helpers.models import MODELS, small_cnn
 from tflm_zo import Rademacher
 from tflm_zo.converters import (
     ConversionError,
-    Threshold,
     initial_weights,
     load_model,
     read_metadata,
     step_multipliers,
-    update_masks,
 )
 from tflm_zo.converters.multipliers import NEUTRAL, kernel_norm_multipliers, quantization_aware_multipliers
 from tflm_zo.runtime import load
@@ -97,15 +95,12 @@ def test_kernel_norms() -> None:
 
 
 @pytest.mark.parametrize("name", ["small_cnn", "depth_multiplier", "dense_after_4d"])
-@pytest.mark.parametrize("sparse", [None, Threshold(50)])
-def test_kernel_norms_in_a_model(name: str, sparse: str | None) -> None:
-    model = inject_all(MODELS[name](), multipliers="kernel-norm", sparse=sparse)
-    factors, start, masks = step_multipliers(model), initial_weights(model), update_masks(model)
+def test_kernel_norms_in_a_model(name: str) -> None:
+    model = inject_all(MODELS[name](), multipliers="kernel-norm")
+    factors, start = step_multipliers(model), initial_weights(model)
     sizes = {}
     for t in read_metadata(model).trainable:
         values = start[t.name].reshape(-1).astype(float)
-        if t.name in masks:
-            values = values[np.unpackbits(masks[t.name], bitorder="little")[: t.size].astype(bool)]
         sizes[t.name] = np.linalg.norm(values) / len(values) ** 0.5
         assert factors[t.name].shape == (t.channels,)
     for t_name, size in sizes.items():

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.converters import ConversionError, InjectSettings, Last, Random, TopK, read_metadata
+from tflm_zo.converters import ConversionError, InjectSettings, Last, read_metadata
 
 # Another value of each setting. Contexts that have it already are skipped.
 OTHER: dict[str, Any] = {
@@ -28,7 +28,6 @@ OTHER: dict[str, Any] = {
     "tail": 2,
     "command_words": 200,
     "multipliers": "quantization-aware",
-    "sparse": TopK(0.5),
     "replay": False,  # if nothing is trained, which has no replay anyway: True
     "algorithm": "weight",
 }
@@ -40,7 +39,6 @@ OF_WEIGHTS = {
     "headroom",
     "update_bits",
     "multipliers",
-    "sparse",
     "replay",
     "nodes",
     "parameters",
@@ -53,17 +51,16 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
     "two outputs": ("two_outputs", {}, set(), set()),
     "8 bits": ("small_cnn", {"update_bits": 8}, {"loss_output"}, set()),
     "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, {"loss_output"}, set()),
-    "drawn": ("small_cnn", {"sparse": Random(0.5)}, {"loss_output", "nodes", "parameters", "tail"}, set()),
     "nodes": (
         "lenet5",
         {"nodes": ("conv2",), "batch": 2},
-        {"loss_output", "sparse", "trainable"},  # the last layer alone is not the one with nodes
+        {"loss_output", "trainable"},  # the last layer alone is not the one with nodes
         set(),
     ),
     "defaults of inject": (
         "lenet5",
         {"trainable": "nodes", "nodes": "auto", "headroom": 0, "algorithm": "node"},
-        {"loss_output", "sparse"},
+        {"loss_output"},
         {"cuts", "tail"},  # nodes cut before every layer, and dense layers at the end have them
     ),
     "without weights": ("small_cnn", {"trainable": "none"}, OF_WEIGHTS | {"loss_output", "cuts"}, set()),

@@ -108,7 +108,7 @@ def test_a_bias_moves_by_32_times_what_a_weight_moves(dist: Dist) -> None:
     assert moved.any()
 
 
-@pytest.mark.parametrize("wrong", ["mask", "fraction", "size", "type"])
+@pytest.mark.parametrize("wrong", ["fraction", "size", "type"])
 def test_what_is_no_bias_is_refused(wrong: str) -> None:
     biases, own = np.zeros(8, np.int32), np.zeros(32, np.int8)
     tensor = make_tensor(biases, None, None, 8, 1, 0, 127)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from helpers import core
 from helpers.oracle import weights as oracle
-from helpers.oracle.draws import EXAMPLES, distributions, masks, native, perturbations, sizes, streams
+from helpers.oracle.draws import EXAMPLES, distributions, native, perturbations, sizes, streams
 from tflm_zo.core import QUERY_DTYPE, NativeError, Rademacher, Status, library, make_tensor
 from tflm_zo.core.loader import structs
 
@@ -18,28 +18,25 @@ def random_weights(size, seed=0):
 
 @st.composite
 def cases(draw):
-    """Draws distribution, terms, size, mask."""
+    """Draws distribution, terms, size."""
     dist, size = draw(distributions), draw(sizes)
-    return dist, draw(perturbations()), size, draw(masks(size))
+    return dist, draw(perturbations()), size
 
 
 @given(cases(), streams)
 def test_is_the_oracles(case, stream):
-    dist, terms, size, mask = case
+    dist, terms, size = case
     weights = random_weights(size, size)
-    expected = oracle.perturb(weights, terms, dist, stream, mask)
-    core.perturb(weights, terms, native(dist), stream, mask=mask)
+    expected = oracle.perturb(weights, terms, dist, stream)
+    core.perturb(weights, terms, native(dist), stream)
     assert np.array_equal(weights, expected)
 
 
 @pytest.mark.parametrize("dist", EXAMPLES)
 def test_nothing_beside_the_weights_is_touched(dist):
-    """Bits of a mask beyond the last weight mean nothing."""
     for size in (*range(1, 70), 1023, 1024, 1025):
         memory = np.full(size + 128, 7, np.int8)
-        mask = np.full(-(-size // 8), 255, np.uint8)
-        for bits in (None, mask):
-            core.perturb(memory[64 : 64 + size], [(5, 1), (6, -2)], native(dist), 0, mask=bits)
+        core.perturb(memory[64 : 64 + size], [(5, 1), (6, -2)], native(dist), 0)
         assert (memory[:64] == 7).all() and (memory[64 + size :] == 7).all()
 
 

@@ -28,9 +28,8 @@ def pairs(step):
 @pytest.mark.parametrize("queries", slow_but((1, 8), (1, 2, 3, 8, 32)))
 @pytest.mark.parametrize("with_multiplier", [False, True])
 @pytest.mark.parametrize("has_fraction", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dist", EXAMPLES)
-def test_a_thousand_steps_are_a_thousand_updates(dist, masked, has_fraction, with_multiplier, queries):
+def test_a_thousand_steps_are_a_thousand_updates(dist, has_fraction, with_multiplier, queries):
     rng = np.random.default_rng(1)
     size, limit, stream = 1024 + 77 * 4, 120, 6
     channels, inner = 4, 111
@@ -44,9 +43,8 @@ def test_a_thousand_steps_are_a_thousand_updates(dist, masked, has_fraction, wit
     scale = 2**21 if dist.kind == 3 else 60_000 // queries
     table = random_steps(1000 if queries < 32 else 100, queries, scale)
 
-    mask = rng.integers(0, 256, -(-size // 8)).astype(np.uint8) if masked else None
-    saturated = replay(weights, fraction, *shape, table, mask)
-    assert saturated == sum(core.update(weights_2, fraction_2, *shape, step, mask=mask) for step in table)
+    saturated = replay(weights, fraction, *shape, table)
+    assert saturated == sum(core.update(weights_2, fraction_2, *shape, step) for step in table)
     assert saturated > 0
     assert np.array_equal(weights, weights_2)
     assert fraction is None or np.array_equal(fraction, fraction_2)
@@ -59,10 +57,10 @@ def test_is_the_oracles(step: Step, seed, count):
     expected, expected_fraction, expected_saturated = weights, fraction, 0
     for queries in recorded:
         expected, expected_fraction, clipped = oracle.update(
-            expected, expected_fraction, *step.shape, step.dist, queries, mask=step.mask
+            expected, expected_fraction, *step.shape, step.dist, queries
         )
         expected_saturated += clipped
-    saturated = replay(weights, fraction, *step.shape, native(step.dist), recorded, step.mask)
+    saturated = replay(weights, fraction, *step.shape, native(step.dist), recorded)
     assert saturated == expected_saturated
     assert np.array_equal(weights, expected)
     assert fraction is None or np.array_equal(fraction, expected_fraction)

@@ -21,8 +21,7 @@ def random_queries(rng, count, largest):
 
 
 def run(step: Step, weights, fraction):
-    options = {"restore": step.restore, "mask": step.mask}
-    return core.update(weights, fraction, *step.shape, native(step.dist), step.queries, **options)
+    return core.update(weights, fraction, *step.shape, native(step.dist), step.queries, restore=step.restore)
 
 
 def assert_same(weights, fraction, expected_weights, expected_fraction):
@@ -33,8 +32,7 @@ def assert_same(weights, fraction, expected_weights, expected_fraction):
 def check(step: Step) -> None:
     """Compares an update with the oracle's."""
     weights, fraction = step.arrays()
-    options = (step.queries, step.restore, step.mask)
-    *expected, clipped = oracle.update(weights, fraction, *step.shape, step.dist, *options)
+    *expected, clipped = oracle.update(weights, fraction, *step.shape, step.dist, step.queries, step.restore)
     assert run(step, weights, fraction) == clipped
     assert_same(weights, fraction, *expected)
 
@@ -53,7 +51,7 @@ def test_a_step_along_what_is_restored(limit, k, twice):
     queries = random_queries(np.random.default_rng(limit), 3, 2**18)
     if twice:
         queries[2] = queries[1]
-    step = Step(Dist(0, 2), 2000, 1, 1, None, False, 3, limit, queries, [(queries[1][0], k)], None)
+    step = Step(Dist(0, 2), 2000, 1, 1, None, False, 3, limit, queries, [(queries[1][0], k)])
     check(step)
 
 
@@ -63,7 +61,7 @@ def test_restoring_the_last_query(step, k):
     weights, fraction = step.arrays()
     two_weights, two_fraction = step.arrays()
     own = (*step.shape, native(step.dist), step.queries)
-    saturated = core.update(weights, fraction, *own, k, mask=step.mask)
+    saturated = core.update(weights, fraction, *own, k)
     step.restore = [(step.queries[-1][0], k)]
     assert run(step, two_weights, two_fraction) == saturated
     assert_same(weights, fraction, two_weights, two_fraction)
@@ -150,8 +148,6 @@ def test_errors_leave_weights_alone(queries, restore_k, limit, status):
         ({"multiplier": np.full(2, -1, np.int32)}, ValueError, "`multiplier` must have Q31 factors"),
         ({"multiplier": np.ones(2, np.int64)}, TypeError, "`multiplier` must have dtype int32"),
         ({"multiplier": np.ones(2, np.int32), "inner": 4}, ValueError, r"`channels \* inner` must divide"),
-        ({"mask": np.zeros(2, np.uint8)}, ValueError, "`mask` must have 1 bytes, one bit for each weight. Received: 2"),
-        ({"mask": np.zeros(6, bool)}, TypeError, "`mask` must have dtype uint8. Received: bool"),
         ({"stream": -1}, ValueError, "`stream` must be in 0..4294967295. Received: -1"),
         ({"limit": 1.5}, TypeError, "`limit` must be an integer. Received: float"),
     ],

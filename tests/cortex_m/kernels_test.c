@@ -3,7 +3,7 @@
  * The kernels of the weight ops, sums of products, and rows of gradients, steps and weights against
  * the portable C in the same program: the core is linked twice, the second time compiled with
  * ZO_PORTABLE and every function's name begun with `portable_`. Weights of any value at any
- * address, with masks and multipliers now and then, steps from nothing to the largest allowed,
+ * address, with multipliers now and then, steps from nothing to the largest allowed,
  * limits from 1 to 127, at and around the edges where a kernel changes over to another.
  */
 #include <inttypes.h>
@@ -94,7 +94,6 @@ static zo_distribution random_distribution(void) {
 }
 
 static int8_t bytes[4][kLargest + 8];
-static uint8_t mask[kLargest / 8 + 1];
 enum { kChannels = 5 };
 static int32_t multipliers[kChannels];
 
@@ -109,11 +108,9 @@ static int compare(uint32_t round) {
   a.size = size;
   a.channels = kChannels;
   a.inner = 1u + below(below(2) == 0u ? 40u : 700u);
-  for (uint32_t i = 0; i < sizeof mask; ++i) mask[i] = (uint8_t)(random_u32() >> 7);
   for (uint32_t i = 0; i < kChannels; ++i) {
     multipliers[i] = (int32_t)(below(4) == 0u ? below(3) << 30 >> 1 : random_u32() >> 1);
   }
-  if (ZO_FEATURES && below(5) == 0u) a.mask = mask;
   if (ZO_FEATURES && below(5) == 0u) a.multiplier = multipliers;
   a.stream = below(70000);
   a.limit = below(4) == 0u ? 1 + (int32_t)below(127) : 123 + (int32_t)below(5);

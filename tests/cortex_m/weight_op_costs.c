@@ -16,7 +16,6 @@ enum { kSize = 48000, kInner = 500, kChannels = kSize / kInner, kCalls = 2, kRep
 
 static int8_t weights[kSize], fractions[kSize];
 static int32_t multipliers[kChannels];
-static uint8_t mask[kSize / 8];
 
 typedef struct work {
   zo_tensor tensor;
@@ -60,7 +59,6 @@ static void fill(void) {
     }
     weights[i] = (int8_t)(sum / 6);
     fractions[i] = (int8_t)(state >> 16);
-    mask[i / 8] = (uint8_t)(state >> 9 & 0x11u);
   }
   for (int i = 0; i < kChannels; ++i) multipliers[i] = INT32_C(0x60000000) + i;
   for (int i = 0; i < 4 * kReplaySteps; ++i) {
@@ -93,10 +91,6 @@ int main(void) {
   measure("perturb", run, &w);
   w.terms.count = 2;
   measure("perturb_restore", run, &w);
-  w.terms.count = 1;
-  w.tensor.mask = mask;
-  measure("perturb_masked", run, &w);
-  w.tensor.mask = NULL;
 
   for (int has_fraction = 0; has_fraction < 2; ++has_fraction) {
     char name[40];
@@ -116,10 +110,6 @@ int main(void) {
     snprintf(name, sizeof name, "%s_multipliers", kind);
     measure(name, run, &w);
     w.tensor.multiplier = NULL;
-    w.tensor.mask = mask;
-    snprintf(name, sizeof name, "%s_masked", kind);
-    measure(name, run, &w);
-    w.tensor.mask = NULL;
     w.steps = kReplaySteps;
     snprintf(name, sizeof name, "replay_%s", has_fraction ? "16bit" : "8bit");
     measure(name, run, &w);

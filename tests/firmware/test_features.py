@@ -12,7 +12,7 @@ from helpers.examples import slow_but
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from tflm_zo import Coordinate, Gaussian, SparseUniform
-from tflm_zo.converters import ConversionError, TopK
+from tflm_zo.converters import ConversionError
 from tflm_zo.firmware import Firmware, generate_firmware
 from tflm_zo.firmware.features import with_features
 from tflm_zo.firmware.op_pack import op_pack_sources
@@ -42,7 +42,6 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "one-sided": ({}, run(estimator="one-sided"), {"ONE_SIDED"}),
     "sparse uniform": ({}, run(Weights(perturbation=SparseUniform(2, 0.25))), {"SPARSE_UNIFORM"}),
     "coordinate": ({}, run(Weights(perturbation=Coordinate(2))), {"COORDINATE"}),
-    "masks": ({"sparse": TopK(0.5)}, run(), {"MASKS"}),
     "multipliers": ({"multipliers": "kernel-norm"}, run(), {"MULTIPLIERS"}),
     "loss": ({"loss": "floor_log2"}, run(), {"FLOOR_LOG2"}),
     "blocks": ({}, run(Weights(scope="blocks")), {"BLOCKS"}),
@@ -107,4 +106,4 @@ def test_the_joined_sources_compile(name: str, core: str, tmp_path: Path) -> Non
 
 def test_another_header_is_told() -> None:
     with pytest.raises(ConversionError, match="install tflm_zo again"):
-        with_features("#ifndef ZO_WITH_MASKS\n", {"ZO_WITH_MASKS": True})
+        with_features("#ifndef ZO_WITH_BIASES\n", {"ZO_WITH_BIASES": True})

@@ -25,11 +25,9 @@ def perturb(
     seed_k_pairs: Queries,
     distribution: Distribution,
     stream: int = 0,
-    *,
-    mask: NDArray[np.uint8] | None = None,
 ) -> None:
     """Adds perturbations in place."""
-    tensor = make_tensor(weights, None, None, 1, 1, stream, 127, mask=mask)
+    tensor = make_tensor(weights, None, None, 1, 1, stream, 127)
     table = pairs("seed_k_pairs", seed_k_pairs, "k")
     terms = make_terms(table)
     call("zo_perturb_s8", tensor, distribution.struct, terms)
@@ -48,10 +46,9 @@ def update(
     restore_k: int = 0,
     *,
     restore: Queries = (),
-    mask: NDArray[np.uint8] | None = None,
 ) -> int:
     """Applies a step, in place, after `restore_k` and `restore`. Returns the number of clipped weights."""
-    tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
+    tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit)
     table = pairs("queries", queries, "coefficient")
     before = restoration(table, restore_k, restore)
     terms = make_terms(before)

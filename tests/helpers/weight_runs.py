@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.runs import packed, random_samples, state
-from tflm_zo.converters import Model, Random, TopK
+from tflm_zo.converters import Model
 from tflm_zo.logs import Log, replay_log
 from tflm_zo.training import Settings, Trainer, Weights
 
@@ -20,9 +18,8 @@ INJECTIONS: dict[str, dict[str, Any]] = {
     "8": {"update_bits": 8, "command_words": 40},
     "16": {"update_bits": 16},
     "cut": {"update_bits": 16, "cuts": ("pool",)},
-    "top-k": {"update_bits": 16, "sparse": TopK(0.3), "multipliers": "kernel-norm", "command_words": 40},
-    "random": {"update_bits": 8, "sparse": Random(0.1), "cuts": ("pool",)},
-    "one mask": {"sparse": {"fc/filter": np.arange(256).reshape(4, 64) % 5 == 0}},
+    "cut, 8": {"update_bits": 8, "cuts": ("pool",)},
+    "kernel norm": {"update_bits": 16, "multipliers": "kernel-norm", "command_words": 40},
     "headroom": {"update_bits": 16, "headroom": 4, "max_queries": 8, "command_words": 60},
 }
 

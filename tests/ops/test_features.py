@@ -53,7 +53,6 @@ int main(void) {
   const zo_perturb_term term = {1, 1};
   const zo_perturb_terms terms = {&term, 1};
   const zo_query query = {1, 65536};
-  const uint8_t mask[1] = {15};
   const int32_t multiplier[1] = {5};
   zo_tensor t;
   memset(&t, 0, sizeof t);
@@ -62,9 +61,8 @@ int main(void) {
   t.channels = 1;
   t.inner = 4;
   t.limit = 125;
-  for (int i = 0; i < 3; ++i) {
-    t.mask = i == 1 ? mask : NULL;
-    t.multiplier = i == 2 ? multiplier : NULL;
+  for (int i = 0; i < 2; ++i) {
+    t.multiplier = i == 1 ? multiplier : NULL;
     printf("%d %d\n", (int)zo_perturb_s8(&t, signs, &terms),
            (int)zo_update_s8(&t, signs, NULL, &query, 1, NULL));
   }
@@ -119,8 +117,7 @@ def test_with_everything(tmp_path):
         [0, 0, 0, 0],
         [0, 0],
         [0, 0],
-        [0, 0],
-        [0, 0, 0, 0, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 0, 1, 0],
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     ]
 
@@ -129,9 +126,8 @@ def test_without_anything(tmp_path):
     assert refusals(tmp_path, "-DZO_FEATURES=0") == [
         [0, 6, 6, 6],  # distributions but signs
         [0, 0],  # a plain tensor
-        [1, 1],  # masked
         [1, 1],  # with multipliers
-        # Losses but cross-entropy; a plain model, fractions, multipliers, masks; biases.
+        # Losses but cross-entropy; a plain model, fractions, multipliers, masks of earlier versions; biases.
         [0, 1, 1, 1, 0, 0, 1, 1, 1],
         # A plain run, gradient norm, one-sided differences, rules but normalized steps, schedules, blocks.
         [0, 1, 1, 1, 0, 1, 0, 0, 1, 1, 1],
@@ -140,9 +136,9 @@ def test_without_anything(tmp_path):
 
 @pytest.mark.slow
 def test_one_back(tmp_path):
-    found = refusals(tmp_path, "-DZO_FEATURES=0", "-DZO_WITH_MASKS=1", "-DZO_WITH_GAUSSIAN=1")
+    found = refusals(tmp_path, "-DZO_FEATURES=0", "-DZO_WITH_MULTIPLIERS=1", "-DZO_WITH_GAUSSIAN=1")
     assert found[0] == [0, 6, 0, 6]
-    assert found[1:4] == [[0, 0], [0, 0], [1, 1]]
+    assert found[1:3] == [[0, 0], [0, 0]]
 
 
 @cache
@@ -154,7 +150,7 @@ def sources_with_features():
 
 @pytest.mark.parametrize("feature", slow_but(FEATURES[::20], FEATURES))
 def test_each_alone_and_missing_compiles_without_a_warning(feature, tmp_path):
-    assert len(FEATURES) == 29
+    assert len(FEATURES) == 28
     for flags in ([f"-D{feature}=0"], ["-DZO_FEATURES=0", f"-D{feature}=1"]):
         command = [CC, *STRICT, "-fsyntax-only", *flags, *sources_with_features()]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -86,7 +86,7 @@ def test_nodes(estimator: str, sides: int, aware: bool, norm: bool) -> None:
 def test_weights(aware: bool, norm: bool) -> None:
     """Gives tensors that are perturbed together one factor, and 1 / s^2 of each of their channels."""
     tensors = tuple(range(len(METADATA.trainable)))
-    weights = sum(METADATA.trainable[i].trained for i in tensors)
+    weights = sum(METADATA.trainable[i].size for i in tensors)
     task = weight_task(tensors, METADATA, 5)
     found = factors(task, settings(quantization_aware=aware, gradient_norm=norm))
     share = 30 / (30 + weights - 1) if norm else 1.0

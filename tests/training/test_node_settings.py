@@ -1,6 +1,5 @@
 """Settings of node perturbation: values that are out of range or do not fit the model are refused before a run."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,8 @@ from helpers.injection import inject_all
 from helpers.models import MODELS, GraphBuilder, lenet5
 from helpers.models.graph_builder import Activation
 from helpers.runs import layerwise_settings
-from tflm_zo.converters import Model, read_metadata
+from tflm_zo.converters import Model
 from tflm_zo.training import Nodes, Settings, SettingsError, Trainer, Weights
-from tflm_zo.training.model_fit import check_model
 
 BAD = [
     ({"nodes.queries": 0}, r"`nodes\.queries` must be an integer in 1\.\.32\. Received: 0"),
@@ -103,18 +101,6 @@ def test_what_the_model_does_not_fit(name: str) -> None:
     build, settings, message = MISFITS[name]
     with pytest.raises(SettingsError, match=message):
         Trainer(build(), layerwise_settings(**settings))
-
-
-def test_a_layer_with_nodes_is_trained_whole() -> None:
-    """No injection gives a layer both nodes and a mask; a file may say so."""
-    metadata = read_metadata(zo("small_cnn"))
-    assert metadata.nodes
-    some = [dataclasses.replace(t, updated=1) for t in metadata.trainable]
-    check_model(Settings(batch_size=8), metadata)
-    with pytest.raises(
-        SettingsError, match="`layers` must not include conv, which carries nodes and trains some weights"
-    ):
-        check_model(Settings(batch_size=8), dataclasses.replace(metadata, trainable=some))
 
 
 def test_the_largest_minibatch_has_an_update() -> None:

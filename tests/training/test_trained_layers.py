@@ -6,7 +6,7 @@ import pytest
 
 from helpers.injection import inject_all
 from helpers.models import MODELS
-from tflm_zo.converters import Last, TopK
+from tflm_zo.converters import Last
 from tflm_zo.training import Exact, Nodes, Settings, TrainedLayers, Weights, trained_layers
 
 WHOLE = "trains 2 of 2 layers (100 % of the weights)"
@@ -35,11 +35,6 @@ NONE = "trains 0 of 2 layers (0 % of the weights); the other 2 stay as they are"
         ({"nodes": "*"}, Settings(layers=("conv",)), CONV + "; the other is left out"),
         ({"nodes": "*"}, Settings(tasks=(Exact(),)), FC + LAST),
         ({"nodes": "fc", "trainable": "nodes"}, Settings(tasks=(Exact(),)), FC + LAST),
-        (
-            {"sparse": TopK(1)},
-            Settings(tasks=(Weights(),), batch_size=64),
-            "trains 2 of 2 layers (0.7 % of the weights)",
-        ),
         ({"trainable": "none"}, Settings(tasks=(Weights(),), batch_size=64), NONE),
     ],
 )

@@ -35,11 +35,11 @@ RUNS = {
     "gaussian": run("16", **SMOOTH),
     "coordinate": run("16", queries=4, rule="gradient", learning_rate=300.0, **ONE_WEIGHT),
     "coordinate, 8 bit": run("8", 4, estimator="one-sided", learning_rate=9.0, **ONE_WEIGHT),
-    "coordinate, sparse, blocks": run("random", 4, scope="blocks", learning_rate=9.0, **ONE_WEIGHT),
-    "coordinate, sparse": run("top-k", learning_rate=9.0, perturbation=Coordinate(1)),
-    "sparse update": run("top-k", queries=2),
-    "sparse update, blocks": run("random", 4, scope="blocks"),
-    "sparse update of a layer": run("one mask", 4, gradient_norm=True, learning_rate=9.0),
+    "coordinate, blocks": run("cut, 8", 4, scope="blocks", learning_rate=9.0, **ONE_WEIGHT),
+    "coordinate, kernel norm": run("kernel norm", learning_rate=9.0, perturbation=Coordinate(1)),
+    "kernel norm": run("kernel norm", queries=2),
+    "blocks, 8 bit": run("cut, 8", 4, scope="blocks"),
+    "gradient norm": run("16", 4, gradient_norm=True, learning_rate=9.0),
     "gaussian, 8 bit": run("8", **SMOOTH),
 }
 

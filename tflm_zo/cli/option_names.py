@@ -12,7 +12,7 @@ from ..io.errors import Shown
 from ..training.setting_texts import every_name, written
 
 #: Settings of inject that ``--set`` gives a run of a plain model, too.
-OF_INJECT: Final = ("loss", "loss_over", "nodes", "signature", "update_bits", "sparse", "sparse_seed", "multipliers")
+OF_INJECT: Final = ("loss", "loss_over", "nodes", "signature", "update_bits", "multipliers")
 
 # Settings that a command's option has another name for: the first that it has.
 _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, cast
 
 from ..adaptation import Changes
 from ..converters import Model, ZoMetadata, read_metadata
-from ..converters.selections import Random, Sparse, Threshold, TopK
 from ..converters.settings import InjectChanges
 from ..training import ALGORITHMS, Settings, SettingsError
 from ..training.algorithms import with_fitting_minibatch
@@ -51,15 +50,12 @@ def parse_injection(given: Mapping[str, str]) -> InjectChanges:
     """Parses inject's settings, from `split_set`."""
     values: dict[str, Any] = {}
     for name, text in given.items():
-        if name in ("update_bits", "sparse_seed"):
-            values[name] = parse_number(f"--set {name.replace('_', '-')}", text, int)
+        if name == "update_bits":
+            values[name] = parse_number("--set update-bits", text, int)
         elif name == "nodes":
             values[name] = parse_selection("nodes", split_names([text]), "auto")
         else:
             values[name] = parse_loss(text) if name == "loss" else text
-    seed = values.pop("sparse_seed", 0)
-    if seed or "sparse" in values:
-        values["sparse"] = parse_sparse(values.get("sparse"), seed)
     return cast(InjectChanges, values)
 
 
@@ -145,26 +141,3 @@ def parse_selection(setting: str, names: Sequence[str] | None, *keywords: str) -
     if not all(names):
         raise SettingsError(setting, "be names of layers", ",".join(names))
     return tuple(names)
-
-
-def parse_sparse(text: str | None, seed: int = 0) -> Sparse | None:
-    """Reads ``--sparse`` (top-k:NUMBER, random:NUMBER or threshold:LSB) and ``--sparse-seed`` (random alone)."""
-    kind, _, number = (text or "").partition(":")
-    if seed and kind != "random":
-        raise SettingsError("sparse_seed", "be 0 unless weights are chosen at random", seed)
-    if text is None:
-        return None
-    try:
-        value = int(number) if number.isascii() and number.isdigit() else float(number)
-        if kind == "random":
-            return Random(value, seed)
-        if kind == "threshold":
-            return Threshold(value)  # type: ignore[arg-type] # checked there
-        if kind == "top-k":
-            return TopK(value)
-    except SettingsError as error:
-        setting = "sparse_seed" if error.setting == "seed" else "sparse"
-        raise SettingsError(setting, error.problem, error.got) from None
-    except ValueError:
-        pass
-    raise SettingsError("sparse", "be top-k:NUMBER, random:NUMBER or threshold:LSB", text)

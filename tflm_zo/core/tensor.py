@@ -27,7 +27,6 @@ def make_tensor(
     stream: int,
     limit: int,
     writable: bool = True,
-    mask: NDArray[np.uint8] | None = None,
 ) -> Tensor:
     """Creates a tensor after a check of its arrays, which the caller must keep alive.
 
@@ -40,7 +39,6 @@ def make_tensor(
         stream: number of the tensor.
         limit: 127 minus the headroom.
         writable: True if the weights are changed in place; read-only arrays are then refused.
-        mask: uint8 [(weights + 7) // 8]; bit i % 8 of byte i // 8 is 1 if weight i is trained. None: all are trained.
 
     Raises:
         TypeError, ValueError: an array has another type, layout or size.
@@ -72,10 +70,6 @@ def make_tensor(
             )
     tensor.stream = unsigned("stream", stream)
     tensor.limit = signed("limit", limit)
-    if mask is not None:
-        tensor.mask, size = address("mask", mask, np.uint8), -(-weights.size // 8)
-        if mask.size != size:
-            raise ValueError(f"`mask` must have {size} bytes, one bit for each weight. Received: {mask.size}.")
     tensor.type = constants.ZO_TENSOR_INT32 if are_biases else constants.ZO_TENSOR_INT8
     return tensor
 
@@ -90,7 +84,6 @@ def replay(
     limit: int,
     distribution: Distribution,
     steps: Sequence[Queries] | NDArray[Any],
-    mask: NDArray[np.uint8] | None = None,
 ) -> int:
     """Applies recorded steps in one pass over the weights, whose values are within ±limit, and fractions, in place. The
     result equals ``zo_update_s8`` for each step. Returns the number of clamped weights, added up over the steps.
@@ -99,7 +92,7 @@ def replay(
     `make_tensor` describes the other arguments. Raises NativeError if an argument, a distribution, a number of queries
     or a coefficient is out of range; see the status.
     """
-    tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit, mask=mask)
+    tensor = make_tensor(weights, fraction, multiplier, channels, inner, stream, limit)
     table, queries, count = step_pairs(steps)
     saturated = ctypes.c_uint32(0)
     call("zo_replay_s8", tensor, distribution.struct, table.ctypes.data, queries, count, ctypes.byref(saturated))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..converters.errors import ConversionError
-from ..converters.initial_weights import step_multipliers, update_masks
+from ..converters.initial_weights import step_multipliers
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model
 from ..core.loader import constants
@@ -41,7 +41,6 @@ def features(model: Model, metadata: ZoMetadata, plan: LoweredRun) -> dict[str, 
         "ZO_WITH_GAUSSIAN": kind == constants.ZO_GAUSSIAN,
         "ZO_WITH_SPARSE_UNIFORM": kind == constants.ZO_SPARSE_UNIFORM,
         "ZO_WITH_COORDINATE": kind == constants.ZO_COORDINATE,
-        "ZO_WITH_MASKS": bool(update_masks(model)),
         "ZO_WITH_MULTIPLIERS": any(m is not None for m in multipliers.values()) or bool(step_multipliers(model)),
         "ZO_WITH_BIASES": any(t.bias for t in metadata.trainable),
         "ZO_WITH_OTHER_LOSSES": loss not in ("cross_entropy", "floor_log2"),

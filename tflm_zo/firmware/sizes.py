@@ -23,7 +23,7 @@ from .resolver import operators_of
 
 # Structs of the C core, bytes.
 TASK_STRUCT = 184
-TENSOR_STRUCT = 40
+TENSOR_STRUCT = 36
 SNAPSHOT_TASK_STRUCT = 32
 _ERROR_FIELD_STRUCT = 16
 _BACKWARD_STRUCT = 40

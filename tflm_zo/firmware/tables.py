@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..converters.errors import ConversionError
-from ..converters.initial_weights import step_multipliers, update_masks
+from ..converters.initial_weights import step_multipliers
 from ..converters.metadata import ZoMetadata
 from ..converters.model import Model, Tensor
 from ..converters.model.schema import TensorType
@@ -112,21 +112,19 @@ def loss_output(model: Model, metadata: ZoMetadata) -> tuple[int, int, int, int]
 def _trainable(
     model: Model, metadata: ZoMetadata, device: DeviceModel, wanted: Mapping[str, bool]
 ) -> list[dict[str, Any]]:
-    """Returns the trainable tensors with their factors and masks, and rows with the fields of the run's features."""
+    """Returns the trainable tensors with their factors, and rows with the fields of the run's features."""
     factors: Mapping[str, np.ndarray | None] = {**step_multipliers(model), **device.plan.multipliers}
-    masks, found = update_masks(model), []
+    found = []
     for i in device.trained:
         t, row = metadata.trainable[i], list[str | int]()
-        factor, mask = factors.get(t.name), masks.get(t.name)
+        factor = factors.get(t.name)
         if wanted["ZO_WITH_MULTIPLIERS"]:
             row += ["nullptr" if factor is None else f"kMultiplier{i}", t.channels, t.inner]
-        if wanted["ZO_WITH_MASKS"]:
-            row.append("nullptr" if mask is None else f"kMask{i}")
         if wanted["ZO_WITH_BLOCKS"]:
             row.append(t.block)
         if wanted["ZO_WITH_BIASES"]:
             row.append(constants.ZO_TENSOR_INT32 if t.bias else constants.ZO_TENSOR_INT8)
-        found.append({"number": i, "layer": t.layer, "row": row, "factor": factor, "mask": mask})
+        found.append({"number": i, "layer": t.layer, "row": row, "factor": factor})
     return found
 
 

@@ -62,7 +62,7 @@ class FleetLog(RecordedPosition):
             steps=steps,
             samples=samples,
             batch=metadata.batch,
-            weights=sum(t.trained for t in metadata.trainable),
+            weights=sum(t.size for t in metadata.trainable),
             blocks=len(metadata.blocks),
         )
         header = SeedLogHeader(integers, fingerprint(model), 0)

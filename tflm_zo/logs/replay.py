@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import core
-from ..converters import Model, WeightArray, ZoTrainable, initial_weights, read_metadata, step_multipliers, update_masks
+from ..converters import Model, WeightArray, ZoTrainable, initial_weights, read_metadata, step_multipliers
 from ..core import Distribution, best_of
 from ..core.arguments import Queries
 from .layout import LogError
@@ -57,7 +57,7 @@ class Replay:
 
     def __init__(self, model: Model, begin: tuple[Arrays, Arrays] | None = None) -> None:
         self._metadata = read_metadata(model)
-        self._multipliers, self._masks = step_multipliers(model), update_masks(model)
+        self._multipliers = step_multipliers(model)
         self.weights, self.fractions = _initial(model) if begin is None else begin
 
     def add(self, log: Log) -> None:
@@ -79,7 +79,6 @@ class Replay:
             127 - self._metadata.headroom,
             distribution,
             steps,
-            self._masks.get(t.name),
         )
 
 

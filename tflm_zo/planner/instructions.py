@@ -221,7 +221,7 @@ class Instructions:
 
     def _weights(self, model: Model, metadata: ZoMetadata, run: LoweredRun, sequence: int) -> float:
         blocks, passes = int(run.settings.blocks), passes_of(run.settings)
-        weights = sum(t.trained for t in metadata.trainable) / (blocks or 1)
+        weights = sum(t.size for t in metadata.trainable) / (blocks or 1)
         starts = later_starts(metadata, bool(blocks), int(run.settings.parts))
         later = sum(self.inference(model, k) for k in starts) / len(starts)
         sample = self.inference(model) + (passes - 1) * later
@@ -246,7 +246,7 @@ class Instructions:
             query += (segments - task.start_segment) * self._of("invoke")
             query += task.dimensions * self._of("perturb" if task.nodes is None else "node")
             sample += sides * task.queries * query
-            weights = sum(metadata.trainable[i].trained for i in task.tensors)
+            weights = sum(metadata.trainable[i].size for i in task.tensors)
             if task.nodes is None:
                 updates += weights * self._update(metadata.update_bits, max(1, task.queries))
                 continue

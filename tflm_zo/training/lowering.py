@@ -192,7 +192,7 @@ def lower(model: Model, metadata: ZoMetadata, settings: Settings, *, steps: int,
     batch = metadata.batch
     planned = plan_tasks(settings, metadata, SampleCosts(model, metadata).suffix)
     if not planned:
-        weights = sum(t.trained for t in metadata.trainable)
+        weights = sum(t.size for t in metadata.trainable)
         sizes = {"batch": batch, "weights": weights, "blocks": len(metadata.blocks)}
         numbers = weight_integers(settings, steps=steps, samples=samples, **sizes)
         return LoweredRun(numbers, block_segments=tuple(block_segments(metadata)))

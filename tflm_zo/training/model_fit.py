@@ -15,7 +15,6 @@ from .tasks import Exact, Weights
 
 # Sums of products with an input are of 32 bits (D of zo_node_update.h).
 _SUM_MAX: Final = 2**31 - 1
-_ALL_WEIGHTS: Final = "Inject the original model without a sparse choice of weights"
 
 
 def check_model(settings: Settings, metadata: ZoMetadata) -> None:
@@ -81,10 +80,6 @@ def _check_bits(settings: Settings, metadata: ZoMetadata) -> None:
     if (bits or exact) and metadata.update_bits != 8:
         problem = "have updates of 8 bits, because rule bits moves weights by whole LSB"
         raise needs_injection("model", problem, metadata.update_bits, update_bits=8)
-    if bits and any(t.updated is not None for t in metadata.trainable):
-        raise SettingsError(
-            "weights.rule", "not be Bits in a model of which some weights are trained", fix=_ALL_WEIGHTS
-        )
 
 
 def _check_parameters(settings: Settings, metadata: ZoMetadata, carrying: list[ZoNodes]) -> None:
@@ -103,10 +98,6 @@ def _check_parameters(settings: Settings, metadata: ZoMetadata, carrying: list[Z
 def _check_node_layers(settings: Settings, metadata: ZoMetadata, carrying: list[ZoNodes]) -> None:
     for nodes in carrying:
         layer = metadata.trainable[nodes.trainable].layer
-        if metadata.trainable[nodes.trainable].updated is not None:
-            raise SettingsError(
-                "layers", f"not include {layer}, which carries nodes and trains some weights", fix=_ALL_WEIGHTS
-            )
         most = _SUM_MAX // (255 * credited(nodes)) // metadata.batch * metadata.batch
         if settings.batch_size > most:
             problem = f"be at most {most}, as sums over {credited(nodes)} positions of layer {layer} have 32 bits"

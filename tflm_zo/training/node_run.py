@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..converters import Model, update_masks
+from ..converters import Model
 from ..core import (
     BackwardStep,
     Measurement,
@@ -54,7 +54,7 @@ class NodeRun(Run):
         self._tasks, self._first, self._program = lowered.tasks, lowered.first_segment, lowered.program
         self._tensors = [metadata.trainable[i] for i in lowered.tensors]
         self._limit = 127 - metadata.headroom
-        self._multipliers, self._masks = lowered.multipliers, update_masks(model)
+        self._multipliers = lowered.multipliers
         self._loss = model_loss(metadata.known_loss)
         self._control = NodeControl(
             lowered.settings, self._first, self._tasks, lowered.rules, self._program, threads=runtime.threads
@@ -230,7 +230,6 @@ class NodeRun(Run):
                     t.inner,
                     t.stream,
                     self._limit,
-                    mask=self._masks.get(t.name),
                 )
             )
         self._weights[task] = weight_tensors(tensors)

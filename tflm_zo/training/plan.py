@@ -91,7 +91,7 @@ def weight_task(
         rate=rate,
         gain=gain or NodeState(),
         tensors=tuple(tensors),
-        dimensions=sum(t.trained for t in own),
+        dimensions=sum(t.size for t in own),
     )
 
 

@@ -36,7 +36,7 @@ def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
     sizes = {t.name: t.size for t in filters if t is not None}
     trained = [metadata.trainable[i] for i in chosen]
     layers = tuple(dict.fromkeys(t.layer for t in trained))
-    weights = sum(t.trained for t in trained if not t.bias)
+    weights = sum(t.size for t in trained if not t.bias)
     biases = sum(t.size for t in trained if t.bias)
     total, of_weights = len(sizes), sum(sizes.values())
     share = 100 * weights / of_weights if of_weights else 0.0

@@ -17,8 +17,6 @@
  *            then, for each trainable tensor,
  *              weights     int8, variable; or biases, int32 [channels], variable
  *              multiplier  int32 [channels], constant (ZO_OPTION_MULTIPLIER only)
- *              mask        int8 [(weights + 7) / 8], constant: the bits of zo_mask.h
- *                          (ZO_OPTION_MASK only); absent for a tensor that is trained whole
  *   outputs  0 zo_status   int32 [4], only if ZO_OPTION_LAST is set: {word 0 of the command, steps
  *                          applied since the weights were initialized or all restored, weights
  *                          clipped in this invoke, checksum or 0}; may be absent (null)
@@ -80,7 +78,7 @@ extern "C" {
 #define ZO_OPTION_LAST 2u       /* last weight op: writes zo_status */
 #define ZO_OPTION_FRACTION 4u   /* tensors have a fraction (16-bit update) */
 #define ZO_OPTION_MULTIPLIER 8u /* tensors have per-channel multipliers */
-#define ZO_OPTION_MASK 16u      /* tensors may have masks */
+#define ZO_OPTION_MASK 16u      /* reserved: models of earlier versions, which are refused */
 
 #define ZO_OPTION_BIAS 0x4000u /* in the block of a tensor */
 

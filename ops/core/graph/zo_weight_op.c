@@ -3,7 +3,6 @@
 
 #include "ops/core/graph/zo_op.h"
 #include "ops/core/weights/zo_checksum.h"
-#include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"
 #include "ops/core/zo_little_endian.h"
 #include "ops/core/zo_workers.h"
@@ -60,9 +59,7 @@ typedef struct weight_cursor {
 
 /* Options of models that this build cannot train. */
 #if ZO_WITH_CHECKS
-static uint32_t missing_flags(void) {
-  return (ZO_WITH_MULTIPLIERS ? 0u : ZO_OPTION_MULTIPLIER) | (ZO_WITH_MASKS ? 0u : ZO_OPTION_MASK);
-}
+static uint32_t missing_flags(void) { return (ZO_WITH_MULTIPLIERS ? 0u : ZO_OPTION_MULTIPLIER) | ZO_OPTION_MASK; }
 #endif
 
 static zo_status read_options(const uint8_t* options, size_t length, weight_op* op) {
@@ -119,9 +116,9 @@ static weight_cursor first_tensor(const weight_op* op) {
 
 #if ZO_WITH_CHECKS
 /* Whether a tensor has the size that its type requires; its data may be null. */
-static int type_fits(const zo_tensor* tensor, zo_buffer mask) {
+static int type_fits(const zo_tensor* tensor) {
   if (tensor->type == ZO_TENSOR_INT8) return 1;
-  return tensor->size == sizeof(int32_t) * (uint64_t)tensor->channels && mask.bytes == 0u &&
+  return tensor->size == sizeof(int32_t) * (uint64_t)tensor->channels &&
          (uintptr_t)tensor->weights % sizeof(int32_t) == 0u;
 }
 
@@ -135,8 +132,6 @@ static int next_tensor(weight_cursor* cursor) {
   const zo_buffer weights = input_buffer(op, cursor->input++);
   zo_buffer multiplier = {NULL, 0};
   if (ZO_WITH_MULTIPLIERS && (op->flags & ZO_OPTION_MULTIPLIER) != 0u) multiplier = input_buffer(op, cursor->input++);
-  zo_buffer mask = {NULL, 0};
-  if (ZO_WITH_MASKS && (op->flags & ZO_OPTION_MASK) != 0u) mask = input_buffer(op, cursor->input++);
 
   zo_tensor* tensor = &cursor->tensor;
   tensor->weights = (int8_t*)weights.data;
@@ -146,7 +141,6 @@ static int next_tensor(weight_cursor* cursor) {
   tensor->channels = zo_read_u32(entry + 4);
   tensor->inner = zo_read_u32(entry + 8);
   tensor->limit = 127 - (int32_t)op->limits.headroom;
-  tensor->mask = (const uint8_t*)mask.data;
   /* Null at Prepare, when only sizes count; null plus an offset would be undefined. */
   const int8_t* initial = (const int8_t*)cursor->initial.data;
   int8_t* fraction = (int8_t*)cursor->fraction.data;
@@ -160,10 +154,9 @@ static int next_tensor(weight_cursor* cursor) {
 #if ZO_WITH_CHECKS
   cursor->consistent = cursor->consistent && weights.bytes > 0u &&
                        weights.bytes <= cursor->initial.bytes - cursor->offset && tensor->channels > 0u &&
-                       tensor->inner > 0u && cursor->block < op->limits.blocks && type_fits(tensor, mask) &&
+                       tensor->inner > 0u && cursor->block < op->limits.blocks && type_fits(tensor) &&
                        zo_tensor_is_supported(tensor) &&
-                       (multiplier.bytes == 0u || multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels) &&
-                       (mask.bytes == 0u || mask.bytes == zo_mask_bytes(weights.bytes));
+                       (multiplier.bytes == 0u || multiplier.bytes == sizeof(int32_t) * (uint64_t)tensor->channels);
 #endif
   cursor->offset += weights.bytes;
   cursor->fractions += is_bias ? 0u : weights.bytes;
@@ -367,7 +360,6 @@ zo_status zo_weight_op_publish(const uint8_t* options, size_t length, zo_buffer_
     const int is_bias = ZO_WITH_BIASES && (zo_read_u16(option + 2) & ZO_OPTION_BIAS) != 0u;
     const zo_buffer weights = source(context, at++);
     if (ZO_WITH_MULTIPLIERS && (flags & ZO_OPTION_MULTIPLIER) != 0u) ++at;
-    if (ZO_WITH_MASKS && (flags & ZO_OPTION_MASK) != 0u) ++at;
     memcpy(weights.data, initial, weights.bytes);
     initial += weights.bytes;
     if (directory != NULL && t < directory->capacity) {

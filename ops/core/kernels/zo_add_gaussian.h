@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* The inner loop of Gaussian perturbation on Cortex-M: a table has a weight's move for each byte of
- * the random stream. zo_perturb.c has the portable form, which is the reference and serves masks,
- * rows of a few weights and all other cores. */
+ * the random stream. zo_perturb.c has the portable form, which is the reference and serves rows
+ * of a few weights and all other cores. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_GAUSSIAN_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_ADD_GAUSSIAN_H_
 

@@ -1,6 +1,6 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 /* The common case of a replay, a tile of weights at a time: Rademacher directions, one query a
- * step, 16-bit update, no multipliers, no mask. Weights stay in the update's own form, W = 256 w +
+ * step, 16-bit update, no multipliers. Weights stay in the update's own form, W = 256 w +
  * fraction, in 16 bits over all steps, and every step is one of two additions. */
 #ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_REPLAY_TILE_H_
 #define TFLM_ZO_OPS_CORE_KERNELS_ZO_REPLAY_TILE_H_

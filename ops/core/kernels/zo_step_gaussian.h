@@ -17,8 +17,7 @@
 #endif
 
 #if ZO_STEP_GAUSSIAN
-/* One step on the first of the weights [begin, begin + count) of a tile, without masks and
- * multipliers.
+/* One step on the first of the weights [begin, begin + count) of a tile, without multipliers.
  *
  *   largest   that |step| of a weight can be
  *   states    [queries], of the queries' streams; moved on

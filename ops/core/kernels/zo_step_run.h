@@ -34,20 +34,11 @@ typedef struct zo_step_run {
   int8_t* fraction;
   uint32_t chunks;
   int32_t limit;
-  uint32_t count;      /* of queries */
-  const uint8_t* mask; /* of the next chunk, in the place of a second query's signs; or null */
+  uint32_t count; /* of queries */
   uint32_t* states;
   uint32_t* rounding;
   const zo_step_tables* tables;
 } zo_step_run;
-
-/* The mask's bits of the next chunk. */
-ZO_ALWAYS_INLINE uint32_t zo_step_mask(zo_step_run* run) {
-  uint32_t word;
-  memcpy(&word, run->mask, sizeof word);
-  run->mask += sizeof word;
-  return word;
-}
 
 /* Brings the weights of a chunk back to within +-limit; returns how many it has clipped. */
 uint32_t zo_step_clip_8(int8_t* weights, int32_t limit);

@@ -43,7 +43,6 @@ static uint32_t entry_of(uint32_t sum, const entry_rule* rule) {
 /* The moves of a weight by one query. */
 typedef struct own_moves {
   uint32_t of[2]; /* by the sign, plus or minus */
-  uint32_t none;  /* if the mask says so */
 } own_moves;
 
 #if ZO_LOOPS_FOR_EACH
@@ -63,13 +62,6 @@ ZO_NOINLINE static void make_single(zo_two_steps* to, own_moves m, int packed) {
   }
 }
 
-/* Entries for the signs of two weights and the mask's bits of them. */
-ZO_NOINLINE static void make_masked(zo_two_steps* to, own_moves m) {
-  for (uint32_t bits = 0; bits < 16u; ++bits, ++to) {
-    to->first = (bits & 4u) != 0u ? m.of[bits & 1u] : m.none;
-    to->second = (bits & 8u) != 0u ? m.of[bits >> 1 & 1u] : m.none;
-  }
-}
 #endif
 
 ZO_NOINLINE static void make_pairs(zo_two_steps* to, const zo_query* queries, uint32_t count, entry_rule rule) {
@@ -84,20 +76,15 @@ ZO_NOINLINE static void make_pairs(zo_two_steps* to, const zo_query* queries, ui
   }
 }
 
-static void make_tables(zo_step_tables* tables, const zo_query* queries, uint32_t count, int masked, entry_rule rule) {
+static void make_tables(zo_step_tables* tables, const zo_query* queries, uint32_t count, entry_rule rule) {
 #if ZO_LOOPS_FOR_EACH
   if (count == 1u) {
     const uint32_t coefficient = (uint32_t)queries[0].coefficient;
-    const own_moves one = {{entry_of(coefficient, &rule), entry_of(0u - coefficient, &rule)}, rule.bias};
-    if (masked) {
-      make_masked(tables->pairs[0], one);
-    } else {
-      make_single(tables->pairs[0], one, rule.unit > 1u);
-    }
+    const own_moves one = {{entry_of(coefficient, &rule), entry_of(0u - coefficient, &rule)}};
+    make_single(tables->pairs[0], one, rule.unit > 1u);
     return;
   }
 #endif
-  (void)masked;
   make_pairs(tables->pairs[0], queries, count, rule);
 }
 
@@ -111,14 +98,13 @@ static uint32_t channel_run(const zo_tensor* tensor, uint32_t begin, uint32_t si
 /* Makes the tables of a step if possible. All conditions are the same in all tiles of a tensor. */
 ZO_NOINLINE static void prepare(zo_step_tables* tables, const zo_tensor* tensor, const zo_query* queries,
                                 uint32_t count, int32_t multiplier) {
-  const int masked = zo_mask_of(tensor) != NULL, scaled = zo_multiplier_of(tensor) != NULL;
+  const int scaled = zo_multiplier_of(tensor) != NULL;
   tables->queries = queries;
   tables->multiplier = multiplier;
   tables->fit = 0;
-  /* Sums of several tables can neither be multiplied nor masked. If sizes are optimized, plain
-   * steps alone. */
-  if (tensor->limit > 126 || count > ZO_STEP_SIGNS_QUERIES || (masked && count > 1u) ||
-      (scaled && (count > 2u || multiplier == 0)) || (!ZO_LOOPS_FOR_EACH && (masked || scaled))) {
+  /* Sums of several tables cannot be multiplied. If sizes are optimized, plain steps alone. */
+  if (tensor->limit > 126 || count > ZO_STEP_SIGNS_QUERIES ||
+      (scaled && (count > 2u || multiplier == 0 || !ZO_LOOPS_FOR_EACH))) {
     return;
   }
   int32_t sum = 0; /* within 2^30: zo_step_check */
@@ -134,7 +120,7 @@ ZO_NOINLINE static void prepare(zo_step_tables* tables, const zo_tensor* tensor,
     rule.unit = 256u;
     rule.bias = 128u * 256u;
   }
-  make_tables(tables, queries, count, masked, rule);
+  make_tables(tables, queries, count, rule);
 }
 
 uint32_t zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin, uint32_t size,

@@ -43,7 +43,7 @@ typedef struct zo_two_steps {
  * Of two queries: bits 0 and 1 of the index are the first one's signs of two weights, bits 2 and 3
  * the second one's. Of a single query: four bits are the signs of four weights, and each index has
  * two entries, one after the other, or with 16 bits one, of upper halves of steps: of weights 0 and
- * 2, and of 1 and 3. If there is a mask, bits 2 and 3 are its own. */
+ * 2, and of 1 and 3. */
 typedef struct zo_step_tables {
   const zo_query* queries; /* that the tables are made of; null before the first ones */
   int32_t multiplier;      /* and of which channel; 0 without multipliers */
@@ -52,8 +52,8 @@ typedef struct zo_step_tables {
 } zo_step_tables;
 
 /* How many of the weights [begin, begin + size) of a tile a Rademacher step can be done on so,
- * whole chunks of them: few queries, one if there is a mask, moves of at most 127 LSB and, with
- * multipliers, two queries at most and weights of one channel. Makes the tables if they are
+ * whole chunks of them: few queries, moves of at most 127 LSB and, with multipliers, two queries at
+ * most and weights of one channel. Makes the tables if they are
  * another step's, or another channel's. */
 uint32_t zo_step_signs_fit(zo_step_tables* tables, const zo_tensor* tensor, uint32_t begin, uint32_t size,
                            const zo_query* queries, uint32_t count);

@@ -120,10 +120,7 @@ static inline paired_signs next_pair(zo_step_run* run, uint32_t q) {
   const uint32_t word = zo_stream_next(run->states[q]);
   run->states[q] = word;
   uint32_t other = 0;
-  if (ZO_WITH_MASKS && run->mask != NULL) {
-    other = zo_step_mask(run);
-  } else if (q + 1u < run->count)
-    other = run->states[q + 1u] = zo_stream_next(run->states[q + 1u]);
+  if (q + 1u < run->count) other = run->states[q + 1u] = zo_stream_next(run->states[q + 1u]);
   return pair_of(word, other);
 }
 
@@ -280,7 +277,7 @@ ZO_NOINLINE static uint32_t pair_16(zo_step_run* run) { return run_loop(run, kPa
 ZO_NOINLINE static uint32_t any_16(zo_step_run* run) { return run_loop(run, kAny, 1, 2); }
 
 static uint32_t step_run(zo_step_run* run, int has_fraction) {
-  if (run->count == 1u && run->mask == NULL) return has_fraction ? single_16(run) : single_8(run);
+  if (run->count == 1u) return has_fraction ? single_16(run) : single_8(run);
   if (run->count <= 2u) return has_fraction ? pair_16(run) : pair_8(run);
   if (run->count <= 4u && !has_fraction) return quad_8(run);
   return has_fraction ? any_16(run) : any_8(run);
@@ -303,7 +300,6 @@ uint32_t zo_step_signs(const zo_step_tables* tables, const zo_tensor* tensor, ui
   run.count = count;
   run.states = states;
   run.rounding = rounding;
-  run.mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
   run.tables = tables;
   return step_run(&run, has_fraction);
 }

@@ -25,9 +25,9 @@ static void make_moves(move_tables* to, const zo_step_run* run) {
   const zo_two_steps* first = run->tables->pairs[0];
   for (uint32_t i = 0; i < SUMS; ++i) {
     uint32_t sum;
-    if (run->count == 1u && run->mask == NULL && run->fraction != NULL) {
+    if (run->count == 1u && run->fraction != NULL) {
       sum = first[15u * (i & 1u)].first << 16;
-    } else if (run->count == 1u && run->mask == NULL) {
+    } else if (run->count == 1u) {
       sum = first[2u * (i & 1u)].first;
     } else {
       sum = first[(i & 1u) | (i & 2u) << 1].first;
@@ -124,7 +124,6 @@ ZO_ALWAYS_INLINE uint32_t run_vectors(zo_step_run* run, int single, int has_frac
   int8_t *weights = run->weights, *fraction = run->fraction;
   for (const int8_t* const end = weights + CHUNK * run->chunks; weights != end; weights += CHUNK) {
     for (uint32_t q = 0; q < (single ? 1u : 4u); ++q) states[q] = zo_stream_next(states[q]);
-    if (!single && ZO_WITH_MASKS && run->mask != NULL) states[1] = zo_step_mask(run);
     const uint8x16_t index = index_of(states, 0, single), other = index_of(states, 16, single);
     uint8x16_t largest = vdupq_n_u8(0);
     uint16x8_t largest_16 = vdupq_n_u16(0);
@@ -207,7 +206,7 @@ ZO_NOINLINE static uint32_t quad_16(zo_step_run* run) { return run_vectors(run, 
 
 uint32_t zo_step_run_mve(zo_step_run* run) {
   const zo_two_steps* entries = run->tables->pairs[0];
-  if (run->count == 1u && run->mask == NULL) {
+  if (run->count == 1u) {
     if (run->fraction != NULL) return single_16(run);
     /* A channel's factor may round both moves up. */
     if (entries[0].first == 0u - entries[2].first) return single_8(run);

@@ -18,8 +18,8 @@ typedef struct zo_weight_loops zo_weight_loops; /* of a kernel set */
 /* The loops of the best kernel set that this machine can run; null if that has none. */
 const zo_weight_loops* zo_weight_loops_of_machine(void);
 
-/* Both return 0 without any change if the loops do not support the (valid) arguments: masks,
- * multipliers, biases, chains, many queries, tensors of a few weights. */
+/* Both return 0 without any change if the loops do not support the (valid) arguments: multipliers,
+ * biases, chains, many queries, tensors of a few weights. */
 
 /* zo_perturb_s8. */
 int zo_loops_perturb(const zo_weight_loops* loops, const zo_tensor* tensor, zo_distribution distribution,

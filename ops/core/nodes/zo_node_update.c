@@ -379,8 +379,8 @@ static zo_status check_update(const zo_node_layer* layer, const zo_tensor* tenso
   for (uint32_t i = 0; i < count; ++i) {
     const zo_tensor* t = &tensors[i];
     const int is_bias = i > 0u || t->type == ZO_TENSOR_INT32;
-    valid = valid && t->weights != NULL && t->mask == NULL &&
-            (is_bias ? bias_is_valid(layer, t) : filter_is_valid(layer, t, evidence, step));
+    valid =
+        valid && t->weights != NULL && (is_bias ? bias_is_valid(layer, t) : filter_is_valid(layer, t, evidence, step));
   }
   if (count > 1u && tensors[0].type == ZO_TENSOR_INT32) return ZO_ERROR_ARGUMENT;
   return valid ? ZO_OK : ZO_ERROR_ARGUMENT;

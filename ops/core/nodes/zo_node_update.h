@@ -125,8 +125,8 @@ uint32_t zo_node_scratch_values_of(const zo_node_layer* layer, const zo_workers*
  * first word of its rounding stream, which is that of a weight of the 8-bit update, 2^-16 each,
  * rounded down. It stays within +-ZO_BIAS_MAX, or within its old magnitude if that is larger.
  *
- *   tensors    the filter, or the biases (ZO_TENSOR_INT32), or both in this order; one with a mask
- *              is refused. Weights [out_c, k_h, k_w, in_c] or, depthwise, [1, k_h, k_w, out_c], at
+ *   tensors    the filter, or the biases (ZO_TENSOR_INT32), or both in this order.
+ *              Weights [out_c, k_h, k_w, in_c] or, depthwise, [1, k_h, k_w, out_c], at
  *              most 2^20; biases int32 [out_c]
  *   count      1 or 2
  *   scratch    int32 [zo_node_scratch_values], with workers [zo_node_scratch_values_of]

@@ -4,24 +4,16 @@
 #include "ops/core/kernels/zo_apply_steps.h"
 #include "ops/core/random/zo_stream.h"
 #include "ops/core/weights/zo_biases.h"
-#include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"
 
-/* The weight that a direction moves; their number if the mask selects nothing. */
+/* The weight that a direction moves. */
 static uint32_t chosen_weight(const zo_tensor* tensor, uint32_t seed) {
-  const uint32_t values = zo_values(tensor);
-  uint32_t index = zo_stream_key(seed, tensor->stream) % values;
-  for (uint32_t i = 0; i < values; ++i) {
-    if (zo_mask_has(tensor->mask, index)) return index;
-    index = index + 1u < values ? index + 1u : 0u;
-  }
-  return values;
+  return zo_stream_key(seed, tensor->stream) % zo_values(tensor);
 }
 
 void zo_perturb_coordinates_s8(const zo_tensor* tensor, zo_distribution distribution, const zo_perturb_terms* terms) {
   for (uint32_t t = 0; t < terms->count; ++t) {
     const uint32_t index = chosen_weight(tensor, terms->terms[t].seed);
-    if (index == zo_values(tensor)) return;
     const int32_t step = terms->terms[t].k * (int32_t)distribution.mu;
     if (zo_is_of_biases(tensor)) {
       zo_add_to_bias(zo_biases_of(tensor) + index, step * (INT32_C(1) << ZO_BIAS_SHIFT));
@@ -48,7 +40,6 @@ uint32_t zo_update_coordinates_s8(const zo_tensor* tensor, const zo_query* queri
   for (uint32_t q = 0; q < count; ++q) indices[q] = chosen_weight(tensor, queries[q].seed);
   for (uint32_t q = 0; q < count; ++q) {
     const uint32_t index = indices[q];
-    if (index == zo_values(tensor)) return 0;
     int32_t step = 0;
     int is_first = 1;
     for (uint32_t p = 0; p < count; ++p) {

@@ -48,8 +48,7 @@ static uint32_t update_tile_of_bits(const zo_tensor* tensor, uint32_t begin, uin
 
 zo_status zo_update_bits_s8(const zo_tensor* tensor, zo_distribution distribution, uint32_t seed, int32_t direction,
                             uint32_t bits, uint32_t* saturated) {
-  if (!zo_update_takes(tensor) || tensor->fraction != NULL || tensor->mask != NULL || bits < 1u ||
-      bits > ZO_UPDATE_BITS_MAX) {
+  if (!zo_update_takes(tensor) || tensor->fraction != NULL || bits < 1u || bits > ZO_UPDATE_BITS_MAX) {
     return ZO_ERROR_ARGUMENT;
   }
   if (direction < -1 || direction > 1) return ZO_ERROR_FACTOR;

@@ -18,8 +18,8 @@
  *              ZO_SPARSE_UNIFORM, 7 for ZO_GAUSSIAN
  *   round      zo_pseudo_stochastic
  *   w          of a bias: v of b = 2^ZO_BIAS_SHIFT v, so b moves by 2^ZO_BIAS_SHIFT update_i
- *   tensor     weights, size, stream and limit are used; multiplier is not. fraction and mask must
- *              be null: an update of whole LSB has no use for fractions, and moves every weight
+ *   tensor     weights, size, stream and limit are used; multiplier is not. fraction must be
+ *              null: an update of whole LSB has no use for fractions
  *   direction  -1, 0 or +1: the sign of the loss difference L(w + z) - L(w - z); 0 moves nothing
  *   bits       1..7: the step's size
  *   saturated  if not null, the number of clipped weights is added to it

@@ -19,8 +19,7 @@
  *                   index the quantile table
  *   sparse uniform  half-word j is weight 2 w + j: z = 0 if the low byte is below p_zero, else from
  *                   the high byte as int8 b: 0 for b = -128, else floor((b (2 mu + 1) + 128) / 256)
- *   coordinate      no words: z = 1 at weight key(seed, tensor) mod size or, if the mask leaves that
- *                   out, the next one that it does not, from the last on to the first
+ *   coordinate      no words: z = 1 at weight key(seed, tensor) mod size
  *   rounding        (tensor number with bit 31 set) weight 4 w + j takes the low 16 bits of the word
  *                   rotated right by 8 j
  *
@@ -94,7 +93,7 @@ int32_t zo_distribution_z_max(zo_distribution distribution);
 /* Writes z for the weights [begin, begin + count) of a tensor of any size.
  *
  *   z      int8 [count]
- *   begin  a multiple of ZO_STREAM_TILE; ZO_COORDINATE: 0, and count is the tensor's size, unmasked
+ *   begin  a multiple of ZO_STREAM_TILE; ZO_COORDINATE: 0, and count is the tensor's size
  *
  * The slow, plain form of the specification: for tests and inspection. */
 zo_status zo_direction(zo_distribution distribution, uint32_t seed, uint32_t tensor, uint32_t begin, uint32_t count,

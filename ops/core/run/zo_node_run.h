@@ -178,7 +178,7 @@ zo_status zo_node_run_update(zo_node_run* run, const zo_tensor* tensors, uint32_
                              uint32_t* saturated, zo_report* report);
 
 /* The same for a weight task: its tensors, as zo_update_s8 takes them; ZO_RUN_BITS takes none with
- * fractions or a mask.
+ * fractions.
  * Errors: those of zo_node_run_perturb_weights; no weight has moved then. */
 zo_status zo_node_run_update_weights(zo_node_run* run, const zo_tensor* tensors, uint32_t count, uint32_t* saturated,
                                      zo_report* report);

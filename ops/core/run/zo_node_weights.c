@@ -44,7 +44,7 @@ static zo_status check_task_tensors(const zo_node_run* run, const zo_tensor* ten
   const int in_bits = run->settings.common.rule == ZO_RUN_BITS;
   for (uint32_t i = 0; i < count; ++i) {
     const zo_tensor* t = &tensors[i];
-    if (!zo_update_takes(t) || (in_bits && (t->fraction != NULL || t->mask != NULL))) {
+    if (!zo_update_takes(t) || (in_bits && t->fraction != NULL)) {
       return ZO_ERROR_ARGUMENT;
     }
     if (zo_distribution_reach(distribution) > 127 - t->limit) return ZO_ERROR_HEADROOM;

@@ -11,7 +11,7 @@
 
 /* Whether a tensor of type ZO_TENSOR_INT32 is valid. */
 static inline int zo_are_biases(const zo_tensor* tensor) {
-  return tensor->fraction == NULL && tensor->mask == NULL && tensor->size % sizeof(int32_t) == 0u &&
+  return tensor->fraction == NULL && tensor->size % sizeof(int32_t) == 0u &&
          (uintptr_t)tensor->weights % sizeof(int32_t) == 0u;
 }
 

@@ -6,7 +6,6 @@
 #include "ops/core/kernels/zo_weight_loops.h"
 #include "ops/core/random/zo_draw.h"
 #include "ops/core/weights/zo_biases.h"
-#include "ops/core/weights/zo_mask.h"
 #include "ops/core/zo_features.h"
 
 #if ZO_WITH_COORDINATE
@@ -66,18 +65,6 @@ static void perturb_rademacher(int8_t* weights, uint32_t count, uint32_t* states
   }
 }
 
-static void perturb_masked_rademacher(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
-                                      int32_t delta) {
-  for (uint32_t i = 0; i < count; i += 32u) {
-    state = zo_stream_next(state);
-    uint32_t selected = zo_mask_word(mask, i, count - i < 32u ? count - i : 32u);
-    for (; selected != 0u; selected &= selected - 1u) {
-      const uint32_t j = zo_lowest_bit(selected);
-      weights[i + j] = zo_add_modulo(weights[i + j], delta * zo_draw_rademacher(state, j));
-    }
-  }
-}
-
 #if ZO_ADD_GAUSSIAN
 /* The first weights of a tile, as many as there are whole vectors of; returns how many. */
 PERTURB_LOOP uint32_t perturb_by_table(int8_t* weights, uint32_t count, uint32_t* state, uint32_t mu, int32_t k) {
@@ -93,10 +80,9 @@ PERTURB_LOOP uint32_t perturb_by_table(int8_t* weights, uint32_t count, uint32_t
 }
 #endif
 
-static void perturb_gaussian(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state, uint32_t mu,
-                             int32_t k) {
+static void perturb_gaussian(int8_t* weights, uint32_t count, uint32_t state, uint32_t mu, int32_t k) {
 #if ZO_ADD_GAUSSIAN
-  if (mask == NULL && count >= ZO_GAUSSIAN_MIN) {
+  if (count >= ZO_GAUSSIAN_MIN) {
     const uint32_t done = perturb_by_table(weights, count, &state, mu, k);
     weights += done;
     count -= done;
@@ -104,36 +90,21 @@ static void perturb_gaussian(int8_t* weights, const uint8_t* mask, uint32_t coun
 #endif
   for (uint32_t i = 0; i < count; ++i) {
     if (i % 4u == 0) state = zo_stream_next(state);
-    if (!zo_mask_has(mask, i)) continue;
     const int32_t z = zo_draw_gaussian(state, i % 4u);
     weights[i] = zo_add_modulo(weights[i], k * zo_gaussian_perturbation(z, mu));
   }
 }
 
-static void perturb_sparse_uniform(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
-                                   zo_distribution distribution, int32_t k) {
+static void perturb_sparse_uniform(int8_t* weights, uint32_t count, uint32_t state, zo_distribution distribution,
+                                   int32_t k) {
   for (uint32_t i = 0; i < count; ++i) {
     if (i % 2u == 0) state = zo_stream_next(state);
-    if (!zo_mask_has(mask, i)) continue;
     const int32_t z = zo_draw_sparse_uniform(state, i % 2u, distribution.mu, distribution.p_zero);
     weights[i] = zo_add_modulo(weights[i], k * z);
   }
 }
 
-/* One term; `state` is the tile's zo_stream_state. */
-static void perturb_term(int8_t* weights, const uint8_t* mask, uint32_t count, uint32_t state,
-                         zo_distribution distribution, int32_t k) {
-  const int32_t delta = k * (int32_t)distribution.mu;
-  if (zo_is_gaussian(distribution)) {
-    perturb_gaussian(weights, mask, count, state, distribution.mu, k);
-  } else if (zo_is_sparse_uniform(distribution)) {
-    perturb_sparse_uniform(weights, mask, count, state, distribution, k);
-  } else {
-    perturb_masked_rademacher(weights, mask, count, state, delta);
-  }
-}
-
-/* Rademacher without a mask. */
+/* Rademacher. */
 static void perturb_signs(const zo_tensor* tensor, uint32_t begin, uint32_t size, zo_distribution distribution,
                           const zo_perturb_terms* terms) {
   for (uint32_t t = 0; t < terms->count; t += ZO_TERMS_AT_ONCE) {
@@ -178,8 +149,7 @@ PERTURB_LOOP uint32_t perturb_pair(const zo_tensor* tensor, uint32_t mu, const z
 
 void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size, zo_distribution distribution,
                         const zo_perturb_terms* terms) {
-  const uint8_t* mask = zo_mask_of(tensor) != NULL ? tensor->mask + begin / 8u : NULL;
-  if (zo_is_rademacher(distribution) && mask == NULL && !zo_is_of_biases(tensor)) {
+  if (zo_is_rademacher(distribution) && !zo_is_of_biases(tensor)) {
     perturb_signs(tensor, begin, size, distribution, terms);
     return;
   }
@@ -189,8 +159,10 @@ void zo_perturb_tile_s8(const zo_tensor* tensor, uint32_t begin, uint32_t size, 
     const uint32_t state = zo_stream_state(key, begin / ZO_STREAM_TILE);
     if (zo_is_of_biases(tensor)) {
       zo_perturb_biases(zo_biases_of(tensor) + begin, size, state, distribution, term.k);
+    } else if (zo_is_gaussian(distribution)) {
+      perturb_gaussian(tensor->weights + begin, size, state, distribution.mu, term.k);
     } else {
-      perturb_term(tensor->weights + begin, mask, size, state, distribution, term.k);
+      perturb_sparse_uniform(tensor->weights + begin, size, state, distribution, term.k);
     }
   }
 }
@@ -228,7 +200,7 @@ zo_status zo_perturb_s8(const zo_tensor* tensor, zo_distribution distribution, c
 #endif
   uint32_t begin = 0;
 #if defined(ZO_PAIR_WORDS)
-  if (terms->count == 2u && zo_is_rademacher(distribution) && zo_mask_of(tensor) == NULL && !zo_is_of_biases(tensor) &&
+  if (terms->count == 2u && zo_is_rademacher(distribution) && !zo_is_of_biases(tensor) &&
       tensor->size >= 2u * ZO_STREAM_TILE && zo_signs_fit(tensor->weights)) {
     begin = perturb_pair(tensor, distribution.mu, terms->terms);
   }

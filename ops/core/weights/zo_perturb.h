@@ -13,7 +13,7 @@ extern "C" {
 
 /* Adds the perturbations of some terms to a tensor's weights.
  *
- *   tensor        weights, size, stream and mask are used
+ *   tensor        weights, size and stream are used
  *   distribution  see zo_types.h
  *   terms         at least one
  *

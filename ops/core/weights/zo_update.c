@@ -11,7 +11,6 @@
 #include "ops/core/math/zo_fixed_point.h"
 #include "ops/core/random/zo_draw.h"
 #include "ops/core/weights/zo_biases.h"
-#include "ops/core/weights/zo_mask.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/zo_features.h"
 
@@ -59,14 +58,6 @@ static void scale_steps(int32_t* steps, uint32_t count, const zo_tensor* tensor,
     if (--left > 0u) continue;
     left = tensor->inner;
     channel = channel + 1u < tensor->channels ? channel + 1u : 0u;
-  }
-}
-
-/* Clears the steps of masked weights. The rounding that follows does not change a weight within the
- * limit if its step is 0. */
-static void mask_steps(int32_t* steps, uint32_t count, uint32_t selected) {
-  for (uint32_t j = 0; j < count; ++j) {
-    steps[j] = ZO_HAS_SIGN(selected, j) ? steps[j] : 0;
   }
 }
 
@@ -119,7 +110,6 @@ UPDATE_LOOP uint32_t update_chunks(const zo_tensor* tensor, uint32_t begin, uint
       }
     }
     if (zo_multiplier_of(tensor) != NULL) scale_steps(steps, size, tensor, begin + i);
-    if (zo_mask_of(tensor) != NULL) mask_steps(steps, size, zo_mask_word(tensor->mask, begin + i, size));
     if (zo_is_of_biases(tensor)) {
       int32_t* biases = zo_biases_of(tensor) + begin + i;
       saturated += zo_step_biases(biases, steps, size, &streams->rounding);
@@ -162,8 +152,7 @@ static uint32_t update_tile(zo_step_tables* tables, const zo_tensor* tensor, uin
 #endif
   uint32_t clipped = 0;
 #if ZO_STEP_GAUSSIAN
-  if (zo_is_gaussian(distribution) && !zo_is_of_biases(tensor) && zo_mask_of(tensor) == NULL &&
-      zo_multiplier_of(tensor) == NULL) {
+  if (zo_is_gaussian(distribution) && !zo_is_of_biases(tensor) && zo_multiplier_of(tensor) == NULL) {
     const uint32_t done =
         zo_step_gaussian(tensor, begin, count, queries, query_count, largest_step(distribution, queries, query_count),
                          streams.state, &streams.rounding, &clipped);
@@ -250,7 +239,7 @@ static uint32_t update_tiles(const zo_tensor* tensor, zo_distribution distributi
   tables.queries = NULL;
   /* If single steps have a kernel of their own, that is faster. */
   const int is_common = ZO_WITH_FAST_STEPS && !ZO_STEP_SIGNS && steps > 1u && distribution.kind == ZO_RADEMACHER &&
-                        count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL && tensor->mask == NULL;
+                        count == 1u && tensor->fraction != NULL && tensor->multiplier == NULL;
   const uint32_t values = zo_values(tensor);
   for (uint32_t begin = 0; begin < values; begin += ZO_STREAM_TILE) {
     const uint32_t left = values - begin;

@@ -15,7 +15,6 @@ extern "C" {
  *
  *   delta_i = sum_q coefficient_q * z_i(seed_q)          unit: 2^-16 LSB
  *   delta_i = round(delta_i * multiplier[channel] / 2^31)  if given, half up
- *   delta_i = 0 if the mask says so
  *
  * 8-bit update (tensor->fraction null), stochastic rounding:
  *

@@ -28,7 +28,6 @@ typedef struct segment {
   uint32_t tensors, flags, words, sizes[kTensors];
   int biases; /* the last tensor is of two biases, which RESTORE alone concerns */
   int8_t *weights[kTensors], *initial, *fraction;
-  uint8_t* masks[kTensors];
   int32_t *multipliers[kTensors], *command, *state, *status;
   uint32_t total;
 } segment;
@@ -46,10 +45,6 @@ static zo_buffer buffer_of(void* data, size_t bytes) {
 }
 
 static int is_bias(const segment* s, uint32_t t) { return s->biases && t + 1u == s->tensors; }
-
-static int is_masked(const segment* s, uint32_t t) {
-  return (s->flags & ZO_OPTION_MASK) != 0u && t != 1u && !is_bias(s, t);
-}
 
 static void make_op(segment* s, uint32_t op) {
   graph* g = &s->ops[op];
@@ -79,10 +74,6 @@ static void make_op(segment* s, uint32_t op) {
     if (s->flags & ZO_OPTION_MULTIPLIER) {
       g->inputs[g->input_count++] = buffer_of(s->multipliers[t], 8);
     }
-    if (s->flags & ZO_OPTION_MASK) {
-      g->inputs[g->input_count++] =
-          is_masked(s, t) ? buffer_of(s->masks[t], (s->sizes[t] + 7u) / 8u) : buffer_of(NULL, 0);
-    }
   }
   if (op == 2u) g->status = buffer_of(s->status, 4u * ZO_STATUS_WORDS);
 }
@@ -92,7 +83,7 @@ static void make_segment(segment* s, fuzz_input* in) {
   s->tensors = take_between(in, 1, kTensors);
   s->flags = take_u8(in);
   s->biases = (s->flags & 0x20u) != 0u;
-  s->flags &= ZO_OPTION_FRACTION | ZO_OPTION_MULTIPLIER | ZO_OPTION_MASK;
+  s->flags &= ZO_OPTION_FRACTION | ZO_OPTION_MULTIPLIER;
   s->words = take_between(in, 2, kMaxWords);
   const int large = take_u8(in) > 250u; /* more than a tile of the random stream */
   for (uint32_t t = 0; t < s->tensors; ++t) {
@@ -109,8 +100,6 @@ static void make_segment(segment* s, fuzz_input* in) {
     s->multipliers[t] = (int32_t*)fuzz_allocate(8);
     s->multipliers[t][0] = INT32_MAX;
     s->multipliers[t][1] = (int32_t)take_any(in);
-    s->masks[t] = (uint8_t*)fuzz_allocate((s->sizes[t] + 7u) / 8u);
-    fill_bytes(in, s->masks[t], (s->sizes[t] + 7u) / 8u);
   }
   s->command = (int32_t*)fuzz_allocate(4u * s->words);
   memset(s->command, 0, 4u * s->words);
@@ -124,7 +113,6 @@ static void free_segment(segment* s) {
   for (uint32_t t = 0; t < s->tensors; ++t) {
     free(s->weights[t]);
     free(s->multipliers[t]);
-    free(s->masks[t]);
   }
   for (uint32_t op = 0; op < 3u; ++op) free(s->ops[op].options);
   free(s->initial);
@@ -233,7 +221,6 @@ static zo_tensor tensor_of(const segment* s, uint32_t t) {
   tensor.weights = s->weights[t];
   tensor.fraction = (s->flags & ZO_OPTION_FRACTION) != 0u && !is_bias(s, t) ? s->fraction + offset : NULL;
   tensor.multiplier = s->flags & ZO_OPTION_MULTIPLIER ? s->multipliers[t] : NULL;
-  tensor.mask = is_masked(s, t) ? s->masks[t] : NULL;
   tensor.type = is_bias(s, t) ? ZO_TENSOR_INT32 : ZO_TENSOR_INT8;
   tensor.size = s->sizes[t];
   tensor.channels = 2;

@@ -11,14 +11,14 @@ import numpy as np
 from helpers.injection import inject_all
 from helpers.models import MODELS
 from helpers.models.streaming_networks import with_variables
-from tflm_zo.converters import ConversionError, TopK, load_model
+from tflm_zo.converters import ConversionError, load_model
 from tflm_zo.training import Exact, Nodes, Settings, Trainer, Weights
 
 PLAIN = [name for name in MODELS if name != "lenet5"]  # 60,000 weights: a tenth of the speed
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "weight": {"batch": 4},
-    "eight bits, sparse": {"update_bits": 8, "sparse": TopK(0.3)},
+    "eight bits": {"update_bits": 8},
     "cut, multipliers": {"cuts": "layers", "multipliers": "quantization-aware"},
     "without replay": {"replay": False},
     "nodes": {"nodes": "auto", "headroom": 0, "batch": 4, "trainable": "nodes"},

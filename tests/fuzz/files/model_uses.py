@@ -13,8 +13,6 @@ from tflm_zo.converters import (
     InjectSettings,
     Last,
     Model,
-    Threshold,
-    TopK,
     export_model,
     extract_segment,
     inject,
@@ -23,9 +21,7 @@ from tflm_zo.converters import (
     read_metadata,
     set_batch,
     step_multipliers,
-    update_masks,
 )
-from tflm_zo.converters import Random as RandomWeights
 from tflm_zo.converters.inject import node_choices
 from tflm_zo.firmware import PLATFORMS, arena, generate_firmware
 
@@ -73,7 +69,6 @@ def chosen(rng: Random) -> dict[str, Any]:
         "cuts": ((), "layers"),
         "nodes": ((), (), "auto", Last(1), Last(2)),
         "multipliers": (None, None, "quantization-aware", "kernel-norm"),
-        "sparse": (None, None, None, TopK(0.1), RandomWeights(3), Threshold(50)),
         "replay": (True, False),
     }.items():
         settings[name] = rng.choice(values)
@@ -154,7 +149,6 @@ def use_export(bases: Bases, case: Case, rng: Random, model: Model) -> None:
 
 def use_zo_functions(bases: Bases, case: Case, rng: Random, model: Model) -> None:
     attempt(case, "step_multipliers", lambda: step_multipliers(model))
-    attempt(case, "update_masks", lambda: update_masks(model))
     attempt(case, "extract_segment", lambda: extract_segment(model, rng.choice((0, 1, 5))).to_bytes())
     attempt(case, "inject", lambda: inject_all(model).to_bytes())
 

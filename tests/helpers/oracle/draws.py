@@ -50,7 +50,6 @@ class Step:
     limit: int
     queries: list[tuple[int, int]]
     restore: list[tuple[int, int]]
-    mask: NDArray[np.uint8] | None
 
     @property
     def shape(self) -> tuple[NDArray[np.int32] | None, int, int, int, int]:
@@ -73,16 +72,6 @@ factors = st.sampled_from([-2, -1, 1])
 def perturbations(draw, least: int = 1) -> list[tuple[int, int]]:
     """Draws terms."""
     return draw(st.lists(st.tuples(seeds, factors), min_size=least, max_size=3))
-
-
-@st.composite
-def masks(draw, size: int) -> NDArray[np.uint8] | None:
-    """Draws None, or bits of any density; those beyond the last weight mean nothing."""
-    density = draw(st.sampled_from([None, 0.0, 0.1, 0.5, 1.0]))
-    if density is None:
-        return None
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    return np.packbits(rng.random(8 * -(-size // 8)) < density, bitorder="little")
 
 
 @st.composite
@@ -112,7 +101,6 @@ def steps(draw, restore: bool | None = None, max_queries: int = 5) -> Step:
         draw(st.integers(1, 127)),
         queries,
         [] if restore is False else draw(perturbations(least=restore is True)),
-        mask=draw(masks(size)),
     )
 
 

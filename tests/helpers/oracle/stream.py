@@ -60,15 +60,10 @@ def block_words(seed: int, tensor: int, size: int, per_word: int) -> NDArray[np.
     return result.T
 
 
-def direction(
-    dist: Dist, seed: int, tensor: int, size: int, selected: NDArray[np.bool_] | None = None
-) -> NDArray[np.int64]:
-    """Draws z, int64 [size]; `selected` weights are trained, which matters to a coordinate."""
+def direction(dist: Dist, seed: int, tensor: int, size: int) -> NDArray[np.int64]:
+    """Draws z, int64 [size]."""
     if dist.kind == COORDINATE:
-        first = scalar.key(seed, tensor) % size
-        order = [*range(first, size), *range(first)]
-        chosen = [i for i in order if selected is None or selected[i]][:1]
-        return np.isin(np.arange(size), chosen).astype(np.int64)
+        return (np.arange(size) == scalar.key(seed, tensor) % size).astype(np.int64)
     per_word = scalar.PER_WORD[dist.kind]
     words = block_words(seed, tensor, size, per_word)
     turns = np.arange(per_word, dtype=U32) * U32(32 // per_word)

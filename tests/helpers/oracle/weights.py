@@ -14,20 +14,12 @@ Int8: TypeAlias = NDArray[np.int8]
 Pairs: TypeAlias = Sequence[tuple[int, int]]
 
 
-def bits(mask: NDArray[np.uint8] | None, size: int) -> NDArray[np.bool_]:
-    """Reads zo_mask.h's bits."""
-    if mask is None:
-        return np.ones(size, bool)
-    return np.array([mask[i // 8] >> (i % 8) & 1 for i in range(size)], bool)
-
-
-def perturb(weights: Int8, terms: Pairs, dist: Dist, stream: int, mask: NDArray[np.uint8] | None = None) -> Int8:
+def perturb(weights: Int8, terms: Pairs, dist: Dist, stream: int) -> Int8:
     total = weights.astype(np.int64)
     for seed, k in terms:
-        z = direction(dist, seed, stream, weights.size, bits(mask, weights.size))
+        z = direction(dist, seed, stream, weights.size)
         total += k * perturbation(dist, z)
-    moved = ((total + 128) % 256 - 128).astype(np.int8)
-    return np.where(bits(mask, weights.size), moved, weights)
+    return ((total + 128) % 256 - 128).astype(np.int8)
 
 
 def update(
@@ -41,21 +33,19 @@ def update(
     dist: Dist,
     queries: Pairs,
     restore: Pairs = (),
-    mask: NDArray[np.uint8] | None = None,
 ) -> tuple[Int8, Int8 | None, int]:
     """Returns new weights, new fraction, number of clipped weights."""
     size = weights.size
-    weights = perturb(weights, restore, dist, stream, mask)
+    weights = perturb(weights, restore, dist, stream)
     delta = np.zeros(size, np.int64)
     touched = np.full(size, dist.kind != COORDINATE)
     for seed, coefficient in queries:
-        z = direction(dist, seed, stream, size, bits(mask, size))
+        z = direction(dist, seed, stream, size)
         delta += coefficient * z
         touched |= z != 0
     if multiplier is not None:
         channel = np.arange(size) // inner % channels
         delta = (delta * multiplier.astype(np.int64)[channel] + 2**30) // 2**31
-    delta[~bits(mask, size)] = 0
     whole = weights.astype(np.int64)
     if fraction is None:
         moved = whole + (delta + rounding(queries[0][0], stream, size)) // 2**16

@@ -30,7 +30,6 @@
 #include "ops/core/run/zo_control.h"
 #include "ops/core/run/zo_node_run.h"
 #include "ops/core/weights/zo_checksum.h"
-#include "ops/core/weights/zo_mask.h"
 #include "ops/core/weights/zo_perturb.h"
 #include "ops/core/weights/zo_update.h"
 #include "ops/core/zo_little_endian.h"
@@ -115,7 +114,6 @@ zo_report answer(node_run* r, zo_node_run* run, const zo_node_request* request);
 
 void test_stream(void);
 void test_perturb(void);
-void test_masks(void);
 void test_a_million_restores(void);
 void test_update(void);
 void test_update_errors(void);

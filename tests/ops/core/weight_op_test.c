@@ -40,7 +40,6 @@ typedef struct segment {
   array all_initial, all_fraction;                   /* of the segment */
   array initial[kMaxTensors], fraction[kMaxTensors]; /* parts of them */
   int32_t* multiplier[kMaxTensors];
-  array mask[kMaxTensors]; /* exact size; of the second tensor none */
   int32_t *command, *state, *status;
   uint32_t tensors, words;
 } segment;
@@ -71,8 +70,6 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
     s->multiplier[t] = (int32_t*)allocate(sizeof(int32_t) * 2);
     s->multiplier[t][0] = INT32_MAX;
     s->multiplier[t][1] = INT32_C(1) << 29;
-    s->mask[t] = make_array((size + 7u) / 8u, t, 127);
-    s->mask[t].at[0] |= 1; /* something moves */
   }
   for (int op = 0; op < 3; ++op) {
     graph* g = &s->ops[op];
@@ -99,9 +96,6 @@ static void make_segment(segment* s, uint32_t tensors, uint32_t words, uint32_t 
       if (flags & ZO_OPTION_MULTIPLIER) {
         g->inputs[g->input_count++] = buffer_of(s->multiplier[t], sizeof(int32_t) * 2);
       }
-      if (flags & ZO_OPTION_MASK) {
-        g->inputs[g->input_count++] = t == 1u ? buffer_of(NULL, 0) : buffer_of(s->mask[t].at, s->mask[t].size);
-      }
     }
     if (op == 2) g->outputs[0] = buffer_of(s->status, sizeof(int32_t) * ZO_STATUS_WORDS);
   }
@@ -111,7 +105,6 @@ static void free_segment(segment* s) {
   for (uint32_t t = 0; t < s->tensors; ++t) {
     free(s->weights[t].memory);
     free(s->multiplier[t]);
-    free(s->mask[t].memory);
   }
   free(s->all_initial.memory);
   free(s->all_fraction.memory);
@@ -137,7 +130,6 @@ static zo_tensor segment_tensor(const segment* s, uint32_t t, uint32_t flags) {
   tensor.inner = 3;
   tensor.type = ZO_TENSOR_INT8;
   if (flags & ZO_OPTION_MULTIPLIER) tensor.multiplier = s->multiplier[t];
-  if ((flags & ZO_OPTION_MASK) && t != 1u) tensor.mask = (const uint8_t*)s->mask[t].at;
   return tensor;
 }
 
@@ -345,7 +337,6 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
     CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, NULL, &query, 1) == ZO_OK);
     for (int32_t i = 0; i < g->input_count; ++i) {
       void* const old = g->inputs[i].data;
-      if (g->inputs[i].bytes == 0u) continue; /* an absent mask */
       g->inputs[i].data = NULL;
       CHECK(zo_weight_op_check(g->options, g->options_bytes, graph_source, g) == ZO_OK);
       CHECK(zo_weight_op_run(op_order[op], g->options, g->options_bytes, graph_source, g, NULL) == ZO_ERROR_ARGUMENT);
@@ -355,7 +346,6 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
     /* The op would overwrite lengths that it reads. */
     const zo_buffer command = g->inputs[0];
     for (int32_t i = 1; i < g->input_count; ++i) {
-      if (g->inputs[i].bytes == 0u) continue;
       g->inputs[0].data = g->inputs[i].data;
       const uint32_t size = g->inputs[i].bytes / 4u * 4u;
       g->inputs[0].bytes = size > command.bytes ? command.bytes : size;
@@ -383,19 +373,16 @@ void test_weight_op(uint32_t tensors, uint32_t flags) {
     const int32_t count = g->input_count;
     g->input_count = count - 1;
     const zo_status status = zo_weight_op_check(g->options, g->options_bytes, graph_source, g);
-    CHECK(status == ZO_ERROR_ARGUMENT || flags & (ZO_OPTION_MULTIPLIER | ZO_OPTION_MASK));
+    CHECK(status == ZO_ERROR_ARGUMENT || flags & ZO_OPTION_MULTIPLIER);
     g->input_count = count;
   }
-  /* Multipliers and masks that point somewhere and have no size are absent, too. */
+  /* Multipliers that point somewhere and have no size are absent, too. */
   void* nothing = allocate(1);
   CHECK(zo_command_begin(&writer, s.command, s.words, 0) == ZO_OK);
   CHECK(zo_command_update(&writer, ZO_ALL_BLOCKS, distribution, NULL, &query, 1) == ZO_OK);
-  const uint32_t extras = (uint32_t)((flags & ZO_OPTION_MULTIPLIER) != 0u) + (uint32_t)((flags & ZO_OPTION_MASK) != 0u);
   const int32_t first = (flags & ZO_OPTION_FRACTION) != 0u ? 4 : 3;
-  for (uint32_t t = 0; t < tensors; ++t) {
-    for (uint32_t i = 1; i <= extras; ++i) {
-      s.ops[1].inputs[first + (int32_t)(t * (1u + extras) + i)] = buffer_of(nothing, 0);
-    }
+  for (uint32_t t = 0; (flags & ZO_OPTION_MULTIPLIER) != 0u && t < tensors; ++t) {
+    s.ops[1].inputs[first + (int32_t)(2u * t + 1u)] = buffer_of(nothing, 0);
   }
   CHECK(zo_weight_op_run(ZO_OP_UPDATE, s.ops[1].options, s.ops[1].options_bytes, graph_source, &s.ops[1], NULL) ==
         ZO_OK);

@@ -18,7 +18,7 @@ static void test_refused_tensors(zo_node_run* run, const zo_tensor* tensors, con
     if (i == 5u) bad[1].size = UINT32_C(1) << 31;
     if (i == 6u) {
       if (run->settings.common.rule != ZO_RUN_BITS) continue;
-      bad[1].mask = (const uint8_t*)bad[1].weights;
+      bad[1].fraction = bad[1].weights;
     }
     const zo_status expected = i == 4u ? ZO_ERROR_HEADROOM : ZO_ERROR_ARGUMENT;
     if (run->stage == ZO_NODE_UPDATE) {

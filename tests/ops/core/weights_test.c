@@ -114,19 +114,6 @@ void test_perturb(void) {
   free(before.memory);
 }
 
-void test_masks(void) {
-  for (uint32_t bit = 0; bit < 32u; ++bit) {
-    CHECK(zo_lowest_bit(UINT32_C(1) << bit) == bit);
-    CHECK(zo_lowest_bit(random_u32() << bit | UINT32_C(1) << bit) == bit);
-  }
-  const uint8_t mask[5] = {0x81, 0, 0xFF, 0x10, 0x03};
-  CHECK(zo_mask_word(mask, 0, 32) == UINT32_C(0x10FF0081));
-  CHECK(zo_mask_word(mask, 8, 9) == UINT32_C(0x100));
-  CHECK(zo_mask_word(mask, 32, 2) == 3u && zo_mask_word(mask, 32, 1) == 1u);
-  CHECK(zo_mask_has(mask, 7) && !zo_mask_has(mask, 6) && zo_mask_has(NULL, 6));
-  CHECK(zo_mask_bytes(8) == 1u && zo_mask_bytes(9) == 2u && zo_mask_bytes(UINT32_MAX) == 1u << 29);
-}
-
 void test_a_million_restores(void) {
   array weights = make_array(41, 1, 127), before = copy_array(&weights, 0);
   zo_tensor tensor = tensor_of(&weights, NULL, 0);
@@ -166,9 +153,6 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
     }
     tensor.multiplier = multiplier;
   }
-  array mask = make_array((size + 7u) / 8u, shift, 127);
-  if (random_below(2)) tensor.mask = (const uint8_t*)mask.at;
-  const array initial = copy_array(&weights, 0);
   array weights_2 = copy_array(&weights, 0), fraction_2 = copy_array(&fraction, 1);
   zo_tensor tensor_2 = tensor;
   tensor_2.weights = weights_2.at;
@@ -197,9 +181,6 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
   CHECK(zo_update_s8(&tensor, distribution, &restore, queries, count, NULL) == ZO_OK);
   CHECK(perturb(&tensor_2, distribution, undo, restore.count) == ZO_OK);
   CHECK(zo_update_s8(&tensor_2, distribution, NULL, queries, count, NULL) == ZO_OK);
-  for (uint32_t i = 0; i < size; ++i) {
-    CHECK(zo_mask_has(tensor.mask, i) || weights.at[i] == initial.at[i]);
-  }
   CHECK(same(&weights, &weights_2));
   CHECK(!has_fraction || same(&fraction, &fraction_2));
   CHECK(zo_checksum(&tensor) == zo_checksum(&tensor_2));
@@ -209,8 +190,6 @@ static void update_once(uint32_t size, zo_distribution distribution, uint32_t mo
 
   free(queries);
   free(multiplier);
-  free(mask.memory);
-  free(initial.memory);
   free(weights.memory);
   free(fraction.memory);
   free(weights_2.memory);

@@ -28,7 +28,6 @@ from ..set_option import (
     parse_loss,
     parse_loss_output,
     parse_selection,
-    parse_sparse,
     say_loss_output,
     split_names,
 )
@@ -139,16 +138,6 @@ def inject(
             _LAYERS,
         ),
     ] = None,
-    sparse: Annotated[
-        str | None,
-        optional(
-            "RULE",
-            "Train only some weights of each layer: top-k:0.1 (the largest tenth; top-k:100 the largest "
-            "hundred), random:0.1, threshold:20 (all of 20 LSB or more).",
-            _LAYERS,
-        ),
-    ] = None,
-    sparse_seed: Annotated[int, option("Seed of --sparse random.", _LAYERS)] = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -177,7 +166,6 @@ def inject(
         "loss_over": loss_over,
         "command_words": command_words,
         "multipliers": multipliers,
-        "sparse": parse_sparse(sparse, sparse_seed),
     }
     settings = inject_settings(run, **{name: value for name, value in given.items() if value is not None})
     zo = inject_model(load_model(model), settings)
@@ -189,7 +177,7 @@ def inject(
         "algorithm": run.algorithm,
         "batch": metadata.batch,
         "loss": None if metadata.loss is None else dataclasses.asdict(metadata.loss),
-        "trainable_weights": sum(t.trained for t in metadata.trainable if not t.bias),
+        "trainable_weights": sum(t.size for t in metadata.trainable if not t.bias),
         "trains": dataclasses.asdict(trained_layers(zo, run)),
         "trainable": [dataclasses.asdict(t) for t in metadata.trainable],
         "blocks": list(metadata.blocks),
@@ -218,7 +206,7 @@ def _blocks(given: list[str]) -> dict[str, list[str]] | None:
 def _render(console: Console, metadata: ZoMetadata, result: dict[str, Any]) -> None:
     kinds = [", bias" if t.bias else "" for t in metadata.trainable]
     rows = [
-        [t.layer, t.operator + kind, "x".join(map(str, t.shape)), t.trained, metadata.blocks[t.block], t.segment, way]
+        [t.layer, t.operator + kind, "x".join(map(str, t.shape)), t.size, metadata.blocks[t.block], t.segment, way]
         for t, kind, way in zip(metadata.trainable, kinds, trained_by(metadata), strict=True)
     ]
     title = "Trainable tensors" if any(t.bias for t in metadata.trainable) else "Trainable filters"
