@@ -120,7 +120,7 @@ def landmarks(rng: np.random.Generator) -> tuple[Any, Any]:
                 images[i, max(0, y - 2) : y + 3, max(0, x - 2) : x + 3] = [0.95, 0.9, 0.3]
     y = np.full((samples, 1404), np.nan)
     y[:, :15].reshape(samples, 5, 3)[..., :2] = marks
-    return images.astype(np.float32), {"0[0:15]": y[:, :15]}
+    return (2 * images - 1).astype(np.float32), {"0[0:15]": y[:, :15]}  # the model reads -1..1
 
 
 def landmark_scores(outputs: list[Array], y: Any) -> dict[str, float]:

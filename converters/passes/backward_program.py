@@ -83,6 +83,13 @@ def _windows(whole: Sequence[int], parts: _Parts) -> list[tuple[dict[str, int], 
     return found
 
 
+def _real(constant: Tensor) -> tuple[float, ...]:
+    """Returns the real values of an int8 constant."""
+    q = constant.quantization
+    assert q is not None
+    return tuple(float(v) for v in (constant.numpy().reshape(-1).astype(np.int64) - q.zero_point) * q.scale)
+
+
 class ProgramBuilder:
     """Builds the program that leads errors back from `logits`, the input of a softmax loss, to the outputs of `layers`,
     in execution order; errors pass through no other layer. `geometries` are their fields of ``zo_node_layer``. It
@@ -175,6 +182,8 @@ class ProgramBuilder:
         if op in self._layers:
             self._of_layers[op] = field
         read = [(i, t) for i, t in enumerate(op.inputs) if t is not None and t in self._behind]
+        if (rectified := self._rectified(op)) is not None:  # all errors pass along x
+            read = [(i, t) for i, t in read if t is rectified[0]]
         for number, tensor in read:
             given = self._through(op, number, tensor, field)
             if number != read[-1][0]:
@@ -213,6 +222,17 @@ class ProgramBuilder:
             assert q is not None
             slopes = (slope(op, (level - q.zero_point) * q.scale) for level in range(-128, 128))
             return self._to(tensor, ZoBackwardStep("levels", field, 0, factors=tuple(slopes)), levels)
+        if (rectified := self._rectified(op)) is not None:
+            plain, *both = rectified
+            q = plain.quantization
+            assert q is not None
+            for positive, factors in zip((True, False), both, strict=True):
+                kept = tuple(float((level > q.zero_point) == positive) for level in range(-128, 128))
+                signed = self._to(tensor, ZoBackwardStep("levels", field, 0, factors=kept), plain)
+                own = self._to(tensor, ZoBackwardStep("factors", signed, 0, factors=factors))
+                if positive:
+                    self._give(tensor, own)
+            return own
         if kind in (*REDUCTIONS, B.AVERAGE_POOL_2D, B.MAX_POOL_2D):
             name = "max_pool" if kind in (B.MAX_POOL_2D, B.REDUCE_MAX) else "average_pool"
             try:
@@ -241,6 +261,36 @@ class ProgramBuilder:
     def _to(self, tensor: Tensor, step: ZoBackwardStep, looks_at: Tensor | None = None) -> int:
         return self._add_step(dataclasses.replace(step, target=self._field(tensor)), looks_at)
 
+    def _rectified(self, op: Operator) -> tuple[Tensor, tuple[float, ...], tuple[float, ...]] | None:
+        """Returns x of an operator that multiplies x by one of two slopes, and these slopes, of positive x and of other
+        x: a PRELU, or a MAXIMUM of x and a x, as which converters write it. None: it is none of these.
+        """
+        producers = self._graph.producers()
+
+        def origin(tensor: Tensor | None) -> Tensor | None:
+            while tensor is not None and tensor in producers and producers[tensor].builtin == B.QUANTIZE:
+                tensor = producers[tensor].inputs[0]
+            return tensor
+
+        if op.builtin not in (B.PRELU, B.MAXIMUM):
+            return None
+        for plain, scaled in (op.inputs, op.inputs[::-1]):
+            if plain is None:
+                continue
+            factors: Tensor | None = scaled
+            if op.builtin == B.MAXIMUM:
+                source = origin(scaled)
+                product = None if source is None else producers.get(source)
+                if product is None or product.builtin != B.MUL or origin(plain) not in map(origin, product.inputs):
+                    continue
+                factors = next((t for t in product.inputs if t is not None and t.is_constant), None)
+            if factors is not None and factors.is_constant and factors.size in (1, plain.shape[-1]):
+                slopes = _real(factors)
+                if op.builtin == B.PRELU:
+                    return plain, (1.0,), slopes
+                return plain, tuple(max(1.0, v) for v in slopes), tuple(min(1.0, v) for v in slopes)
+        return None
+
     def _unfit(self, op: Operator, why: str) -> UnfitError:
         reason = f", which {why}" if why else ""
         return UnfitError(f"errors do not pass back through the {op.code.name} of `{op.outputs[0].name}`{reason}")
@@ -262,8 +312,7 @@ class ProgramBuilder:
                 raise self._unfit(op, "spreads an activation over a larger constant")
             if other.size not in (1, tensor.shape[-1]) or other.size != max(other.shape or (1,)):
                 raise self._unfit(op, "has factors that are not those of channels")
-            factors = (other.numpy().reshape(-1).astype(np.int64) - q.zero_point) * q.scale
-            step = ZoBackwardStep("factors", field, 0, factors=tuple(float(f) for f in factors))
+            step = ZoBackwardStep("factors", field, 0, factors=_real(other))
             return self._to(tensor, step)
         if other in self._graph.inputs:
             raise self._unfit(op, f"multiplies by the input `{other.name}`")

@@ -39,7 +39,7 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
     except UnfitError as unfit:
         most, _ = _reached(graph, logits, plan.trainable[len(plan.trainable) - len(chosen) + 1 :])
         advice = f"Use the last {most} layers" if most else ""
-        if states_of(graph):
+        if not most and states_of(graph):
             advice = "Use algorithm `weight`, which trains sequences and needs no cut"
         raise InjectError("tail", f"have exact gradients: {unfit}", settings.tail, advice) from unfit
     plan.nodes = [n for n in plan.nodes if n.trainable not in chosen]

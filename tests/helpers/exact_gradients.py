@@ -168,6 +168,13 @@ def _compute(op: Operator, read, levels):
         return tf.reshape(tf.reshape(x, [-1, weights.shape[1]]) @ tf.transpose(weights), output.shape)
     if name in ("ADD", "SUB", "MUL"):
         return {"ADD": tf.add, "SUB": tf.subtract, "MUL": tf.multiply}[name](x, read(1))
+    if name == "PRELU":
+        return tf.where(x > 0, x, x * read(1))
+    if name == "MAXIMUM":
+        # A PReLU: x, and its product with small slopes. Where rounding makes them equal, the sign of x decides.
+        y = read(1)
+        x, y = (x, y) if np.abs(x).sum() > np.abs(y).sum() else (y, x)
+        return tf.where(x > 0, x, y)
     if name in ("MAX_POOL_2D", "AVERAGE_POOL_2D"):
         strides, padding, _ = _windows(op)
         pool = tf.nn.max_pool2d if name == "MAX_POOL_2D" else tf.nn.avg_pool2d
