@@ -38,20 +38,3 @@ def quantization_aware_multipliers(
         np.minimum(np.rint(2.0**31 * (finest / scales.astype(np.float64)) ** 2), NEUTRAL).astype(np.int32)
         for scales, _ in filters
     ]
-
-
-def kernel_norm_multipliers(filters: Sequence[npt.NDArray[np.int8]]) -> list[int]:
-    """Returns Q31 factors ||w|| / sqrt(d) of each layer's step, relative to the largest, from its trained weights, flat
-    int8.
-
-    Kernel-wise normalization (QZO-FF, eq. 9) moves layer i along z_i / ||z_i|| ||w_i||. The norm of a random direction
-    is sqrt(d) standard deviations, within 1 / sqrt(2 d), so this is a factor of the layer. It is that of the weights at
-    injection; in the paper it follows the weights, which moves it by at most 5 % in 2 * 10^4 forward passes and 10 % in
-    10^5 (LeNet-5 on rotated MNIST). A layer of zeros gets 0: it would not move. Where all are zeros, they count as
-    equal.
-    """
-    sizes = [float(np.sqrt(np.mean(w.astype(np.float64) ** 2))) for w in filters]
-    largest = max(sizes, default=0.0)
-    if largest == 0.0:
-        return [NEUTRAL] * len(sizes)
-    return [min(round(2.0**31 * size / largest), NEUTRAL) for size in sizes]

@@ -33,9 +33,6 @@ LOSS_OVERS: Final[tuple[str, ...]] = get_args(LossOver)
 
 #: Multipliers (s_min / s)^2 per channel, see ``quantization_aware``.
 QUANTIZATION_AWARE: Final = "quantization-aware"
-#: Multipliers ||w|| / sqrt(d) per layer, see ``kernel_norm``.
-KERNEL_NORM: Final = "kernel-norm"
-MULTIPLIER_KINDS: Final = (QUANTIZATION_AWARE, KERNEL_NORM)
 
 #: Value of ``cuts`` that cuts before every trainable layer.
 LAYERS: Final = "layers"
@@ -152,8 +149,7 @@ class InjectSettings:
         multipliers: Q31 factors 0..2^31-1 of the update step per output channel (e.g. learning rates), int32 [channels]
             by filter tensor name; None: no such factors. A layer without an entry keeps a factor of 1 - 2^-31.
             "quantization-aware": (s_min / s)^2 from the channels' scales, so that steps have the same real size and not
-            the same number of LSB; see ``quantization_aware_multipliers``. "kernel-norm": the root mean square of the
-            layer's weights relative to the largest layer's, see ``kernel_norm_multipliers``.
+            the same number of LSB; see ``quantization_aware_multipliers``.
         replay: True if SEED_REPLAY is part of the model.
         algorithm: name of the algorithm that the model is for, written to its metadata; "": none in particular.
 
@@ -235,9 +231,8 @@ class InjectSettings:
     def _check_weights(self) -> None:
         """Checks the settings by which trainable weights differ from each other."""
         if isinstance(self.multipliers, str):
-            if self.multipliers not in MULTIPLIER_KINDS:
-                kinds = " or ".join(map(repr, MULTIPLIER_KINDS))
-                self._refuse("multipliers", f"be {kinds}, or factors by filter tensor name")
+            if self.multipliers != QUANTIZATION_AWARE:
+                self._refuse("multipliers", f"be {QUANTIZATION_AWARE!r}, or factors by filter tensor name")
         elif self.multipliers is not None:
             object.__setattr__(self, "multipliers", dict(self.multipliers))
 

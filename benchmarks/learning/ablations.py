@@ -46,7 +46,6 @@ ABLATIONS: dict[str, Method] = {
     "weight-8-bit": Method("weight perturbation, 8-bit update", "weight", injection={"update_bits": 8}),
     "weight-sign": Method("weight perturbation, signs instead of magnitudes", "weight", settings={"rule": "sign"}),
     "qzo-ff-queries": Method("QZO-FF, m = 3 directions a step", _QZO, settings={"queries": 3}),
-    "qzo-ff-kernel-norm": Method("QZO-FF, kernel-wise normalization", _QZO, injection={"multipliers": "kernel-norm"}),
     **{
         f"pmt-block-{i + 1}": Method(
             f"Poor Man's Training, LeNet-5's {' and '.join(layers)} alone",
@@ -85,7 +84,6 @@ PAIRS: tuple[tuple[str, str, str], ...] = (
     ("16-bit instead of 8-bit update, weights", "weight-8-bit", "weight"),
     ("magnitudes instead of signs, weights", "weight-sign", "weight"),
     ("QZO-FF: m = 3 directions", "qzo-ff", "qzo-ff-queries"),
-    ("QZO-FF: kernel-wise normalization", "qzo-ff", "qzo-ff-kernel-norm"),
     ("PMT: conv1 and conv2 alone", "pmt-32", "pmt-block-1"),
     ("PMT: fc1 alone", "pmt-32", "pmt-block-2"),
     ("PMT: fc2 alone", "pmt-32", "pmt-block-3"),

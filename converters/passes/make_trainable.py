@@ -13,8 +13,8 @@ from .. import constants
 from ..errors import InjectError
 from ..model import Model, Operator, OperatorCode, Tensor
 from ..model.schema import TensorType
-from ..multipliers import NEUTRAL, kernel_norm_multipliers, quantization_aware_multipliers
-from ..settings import KERNEL_NORM, QUANTIZATION_AWARE, InjectSettings
+from ..multipliers import NEUTRAL, quantization_aware_multipliers
+from ..settings import QUANTIZATION_AWARE, InjectSettings
 from ..states import connect_states, states_of
 from .plan import Plan, Port, Trainable
 
@@ -66,9 +66,6 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
 def _multipliers(settings: InjectSettings, plan: Plan) -> dict[str, npt.NDArray[np.int32]]:
     """Returns factors by filter tensor name; a filter that is missing has neutral ones."""
     filters = [t for t in plan.trainable if not t.is_bias]
-    if settings.multipliers == KERNEL_NORM:
-        norms = kernel_norm_multipliers([t.tensor.numpy().reshape(-1) for t in filters])
-        return {t.name: np.full(t.channels, n, np.int32) for t, n in zip(filters, norms, strict=True)}
     if settings.multipliers != QUANTIZATION_AWARE:
         assert not isinstance(settings.multipliers, str)  # checked by the settings
         return dict(settings.multipliers or {})

@@ -289,7 +289,6 @@ SAME: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (("--loss", "floor-log2", "--max-queries", "4"), {"loss": "floor_log2", "max_queries": 4}),
     (("--loss", "floor_log2"), {"loss": "floor_log2"}),
     (("--cut", "layers", "--replay"), {"cuts": "layers", "replay": True}),
-    (("--multipliers", "kernel-norm"), {"multipliers": "kernel-norm"}),
     (("--multipliers", "quantization-aware"), {"multipliers": "quantization-aware"}),
     (("--algorithm", "weight"), WEIGHT),
 ]

@@ -41,7 +41,7 @@ def biases_of(model: Model) -> dict[str, np.ndarray[Any, Any]]:
     seed=st.integers(0, 2**31),
     update_bits=st.sampled_from([8, 16]),
     headroom=st.integers(0, 30),
-    multipliers=st.sampled_from([None, "quantization-aware", "kernel-norm"]),
+    multipliers=st.sampled_from([None, "quantization-aware"]),
     trainable=st.sampled_from(["nodes", "all"]),
 )
 def test_inject_and_export(
@@ -134,7 +134,7 @@ def test_layers_without_a_bias_of_their_own_keep_what_they_have() -> None:
 
 def test_layers_without_nodes_have_trainable_biases_too() -> None:
     for parameters, kinds in (("all", [False, True]), ("biases", [True])):
-        metadata = read_metadata(inject_all(lenet5(), parameters=parameters, multipliers="kernel-norm"))
+        metadata = read_metadata(inject_all(lenet5(), parameters=parameters, multipliers="quantization-aware"))
         layers = list(dict.fromkeys(t.layer for t in metadata.trainable))
         assert [(t.layer, t.bias) for t in metadata.trainable] == [(n, k) for n in layers for k in kinds]
         assert metadata.parameters == parameters

@@ -22,8 +22,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "8 bits, layers apart": ("small_cnn", {"update_bits": 8, "cuts": "layers"}),
     "biases, too": ("residual", {"parameters": "all", "nodes": "*"}),
     "biases alone": ("residual", {"parameters": "biases", "cuts": "layers"}),
-    "multipliers": ("small_cnn", {"multipliers": "kernel-norm"}),
-    "other multipliers": ("small_cnn", {"multipliers": "quantization-aware"}),
+    "multipliers": ("small_cnn", {"multipliers": "quantization-aware"}),
 }
 
 

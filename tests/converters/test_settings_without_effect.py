@@ -50,7 +50,7 @@ CONTEXTS: dict[str, tuple[str, dict[str, Any], set[str], set[str]]] = {
     "usual": ("small_cnn", {}, {"loss_output"}, set()),
     "two outputs": ("two_outputs", {}, set(), set()),
     "8 bits": ("small_cnn", {"update_bits": 8}, {"loss_output"}, set()),
-    "kernel norm": ("small_cnn", {"multipliers": "kernel-norm"}, {"loss_output"}, set()),
+    "multipliers": ("small_cnn", {"multipliers": "quantization-aware"}, {"loss_output"}, set()),
     "nodes": (
         "lenet5",
         {"nodes": ("conv2",), "batch": 2},

@@ -42,7 +42,7 @@ RUNS: dict[str, tuple[dict[str, Any], Any, set[str]]] = {
     "one-sided": ({}, run(estimator="one-sided"), {"ONE_SIDED"}),
     "sparse uniform": ({}, run(Weights(perturbation=SparseUniform(2, 0.25))), {"SPARSE_UNIFORM"}),
     "coordinate": ({}, run(Weights(perturbation=Coordinate(2))), {"COORDINATE"}),
-    "multipliers": ({"multipliers": "kernel-norm"}, run(), {"MULTIPLIERS"}),
+    "multipliers": ({"multipliers": "quantization-aware"}, run(), {"MULTIPLIERS"}),
     "loss": ({"loss": "floor_log2"}, run(), {"FLOOR_LOG2"}),
     "blocks": ({}, run(Weights(scope="blocks")), {"BLOCKS"}),
     "schedule": ({}, run(schedule=Cosine()), {"SCHEDULES"}),

@@ -19,7 +19,7 @@ INJECTIONS: dict[str, dict[str, Any]] = {
     "16": {"update_bits": 16},
     "cut": {"update_bits": 16, "cuts": ("pool",)},
     "cut, 8": {"update_bits": 8, "cuts": ("pool",)},
-    "kernel norm": {"update_bits": 16, "multipliers": "kernel-norm", "command_words": 40},
+    "multipliers": {"update_bits": 16, "multipliers": "quantization-aware", "command_words": 40},
     "headroom": {"update_bits": 16, "headroom": 4, "max_queries": 8, "command_words": 60},
 }
 

@@ -260,7 +260,7 @@ def test_operators_that_do_not_say_where_the_weights_are() -> None:
 def test_a_size_that_wraps(shape: tuple[int, ...], capfd: pytest.CaptureFixture[str]) -> None:
     """TFLM takes dimensions as the model says; the bytes of the second are right in 32 bits."""
     require("tflm")
-    model = inject_all(MODELS["small_cnn"](), multipliers="kernel-norm")
+    model = inject_all(MODELS["small_cnn"](), multipliers="quantization-aware")
     multiplier = next(t for t in model.subgraphs[0].tensors if t.name.endswith("zo_multiplier"))
     assert multiplier.shape == (4,)
     multiplier.shape = shape

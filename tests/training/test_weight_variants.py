@@ -28,7 +28,7 @@ GAUSSIAN = {"perturbation": Gaussian(0.6)}
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gaussian, 8 bit, blocks": ({"update_bits": 8, "cuts": ("pool",)}, {"scope": "blocks", **GAUSSIAN}),
     "8 bit": ({"update_bits": 8}, {"queries": 3}),
-    "kernel norm": ({"multipliers": "kernel-norm"}, {}),
+    "multipliers": ({"multipliers": "quantization-aware"}, {}),
     "coordinate": ({}, {"perturbation": Coordinate(2), "queries": 4, "learning_rate": 9.0}),
     "coordinate, 8 bit": ({"update_bits": 8}, {"perturbation": Coordinate(2), "learning_rate": 9.0}),
 }

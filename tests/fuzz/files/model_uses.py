@@ -68,7 +68,7 @@ def chosen(rng: Random) -> dict[str, Any]:
         "loss_output": (None, None, 0, 1),
         "cuts": ((), "layers"),
         "nodes": ((), (), "auto", Last(1), Last(2)),
-        "multipliers": (None, None, "quantization-aware", "kernel-norm"),
+        "multipliers": (None, None, "quantization-aware"),
         "replay": (True, False),
     }.items():
         settings[name] = rng.choice(values)

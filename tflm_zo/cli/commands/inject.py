@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ...converters import ConversionError, Model, ZoMetadata, load_model, read_metadata
 from ...converters import inject as inject_model
-from ...converters.settings import KERNEL_NORM, LOSS_KINDS, LOSS_OVERS, PARAMETERS, QUANTIZATION_AWARE
+from ...converters.settings import LOSS_KINDS, LOSS_OVERS, PARAMETERS, QUANTIZATION_AWARE
 from ...converters.summary import trained_by
 from ...io.table import table
 from ...training import ALGORITHMS, algorithm_for, inject_settings, trained_layers
@@ -133,8 +133,7 @@ def inject(
         str | None,
         optional(
             "KIND",
-            f"Factors of steps: {QUANTIZATION_AWARE}, 1/s² per channel with its quantization scale s, or "
-            f"{KERNEL_NORM}, the root mean square of the layer's weights.",
+            f"Factors of steps: {QUANTIZATION_AWARE}, 1/s² per channel with its quantization scale s.",
             _LAYERS,
         ),
     ] = None,
