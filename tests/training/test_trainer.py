@@ -126,7 +126,7 @@ def test_exported_for_another_batch():
         ("16", {"perturbation": Gaussian(0.6)}),
         ("16", {"perturbation": SparseUniform(2, 0.33)}),
         ("cut", {"scope": "blocks"}),
-        ("top-k", {"learning_rate": 4.0}),
+        ("multipliers", {"learning_rate": 4.0}),
         ("16", {"schedule": "cosine", "warmup_steps": 20}),
     ],
     ids=str,
