@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from typing import Final, NoReturn
 
@@ -23,6 +24,7 @@ from .kernels import (
 )
 from .model import Operator, Subgraph, Tensor
 from .model.schema import BuiltinOperator, TensorType
+from .recurrent import is_own, own_options, use_builtin
 
 _FLOATS: Final = (TensorType.FLOAT16, TensorType.FLOAT32, TensorType.FLOAT64)
 
@@ -57,7 +59,9 @@ def check_graph(graph: Subgraph, filters: Collection[Tensor] = ()) -> None:
             continue
         if op.code.name == ETHOS_U:
             _refuse_compiled(graph)
-        if op.code.name not in OWN_OPERATORS:
+        if is_own(op):
+            _check_own(op, filters)
+        elif op.code.name not in OWN_OPERATORS:
             _check_operator(op, filters)
         readers = graph.consumers().get(op.outputs[0], []) if depends_on_build(op) else []
         if any(o.builtin not in CONVERSIONS for o in readers):
@@ -92,6 +96,14 @@ def _refuse_compiled(graph: Subgraph) -> NoReturn:
         rest = f", or cut the file behind `{last.outputs[0].name}` and train the rest on stored values of this tensor"
     why = "vela has compiled layers into it for an Ethos-U, which cannot be trained"
     refuse(last, f"{why}; take the int8 model that vela was given{rest}")
+
+
+def _check_own(op: Operator, filters: Collection[Tensor]) -> None:
+    builtin = dataclasses.replace(op)
+    use_builtin(builtin)
+    _check_operator(builtin, filters)
+    if own_options(builtin) != op.custom_options:
+        refuse(op, "its options do not fit its tensors; inject the original model again")
 
 
 def _check_operator(op: Operator, filters: Collection[Tensor]) -> None:

@@ -14,6 +14,7 @@ PERTURB: Final = "TFLM_ZO_PERTURB"
 LOSS: Final = "TFLM_ZO_LOSS"
 #: Resets, reads and assigns a state.
 STATE_OPERATOR: Final = "TFLM_ZO_STATE"
+#: Operators of training, whose options and tensors the C core checks.
 OWN_OPERATORS: Final = (SEED_REPLAY, UPDATE, PERTURB, LOSS, STATE_OPERATOR)
 
 #: The operator in which Arm's vela collects the operators for an Ethos-U.

@@ -17,6 +17,7 @@ from .metadata import ZoMetadata, read_metadata
 from .model import Model, Operator, Signature, Subgraph, Tensor, load_model
 from .passes.batch import rewrite_batch
 from .passes.requantize import re_range as adapt_range
+from .recurrent import use_builtin
 from .settings import MOST_SAMPLES
 from .states import close_states, disconnect_states, is_state
 
@@ -78,6 +79,8 @@ def export_model(
     batch = metadata.original.batch if batch is None else checked_integer("batch", batch, 1, MOST_SAMPLES)
     before = model.referenced_buffers()
 
+    for op in (op for graph in model.subgraphs for op in graph.operators):
+        use_builtin(op)
     # Biases first: new scales of a filter change the bias with it.
     for t in sorted(metadata.trainable, key=lambda t: not t.bias):
         graph = model.subgraphs[t.segment]

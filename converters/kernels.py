@@ -189,8 +189,18 @@ INTEGER_KERNELS: Final[dict[int, Kernel]] = {
 #: Every operator that a model may have.
 KERNELS: Final = INT8_KERNELS | CONVERSIONS | INTEGER_KERNELS
 
-#: Operators with a filter that can be trained.
+#: Layers: operators with one filter that can be trained.
 FILTER_OPERATORS: Final = (B.CONV_2D, B.DEPTHWISE_CONV_2D, B.FULLY_CONNECTED)
+
+#: Operators of a ZO model that compute others with trained weights, see `recurrent.py`.
+OWN_KINDS: Final = {"TFLM_ZO_SVDF": B.SVDF, "TFLM_ZO_LSTM": B.UNIDIRECTIONAL_SEQUENCE_LSTM}
+
+# The inputs of an operator that are filters; of each one, the input that it multiplies, and the bias of these sums.
+_FILTERS: Final[dict[int, dict[int, tuple[int, int | None]]]] = {
+    **dict.fromkeys(FILTER_OPERATORS, {1: (0, 2)}),
+    B.SVDF: {1: (0, None), 2: (4, 3)},
+    B.UNIDIRECTIONAL_SEQUENCE_LSTM: {i: (0, 11 + i) for i in range(1, 5)} | dict.fromkeys(range(5, 9), (18, None)),
+}
 
 
 def depends_on_build(op: Operator) -> bool:
@@ -214,6 +224,24 @@ def check_arity(op: Operator) -> None:
         )
 
 
+#: Operators with filters that can be trained.
+WITH_FILTERS: Final = tuple(_FILTERS)
+
+
+def kind_of(op: Operator) -> int:
+    """Returns the builtin operator that an operator is, or stands for in a ZO model."""
+    kind = op.code.builtin
+    return OWN_KINDS.get(op.code.custom or "", kind) if kind == B.CUSTOM else kind
+
+
+def filters_of(op: Operator) -> dict[Tensor, tuple[int, int | None]]:
+    """Returns the filters of a layer, an SVDF or an LSTM; of each one, the numbers of the input that it multiplies and
+    of the bias of these sums.
+    """
+    numbers = _FILTERS.get(kind_of(op))
+    return {t: numbers[i] for i, t in enumerate(op.inputs) if i in numbers and t is not None} if numbers else {}
+
+
 _FILTER_INPUT = {B.CONV_2D: 1, B.DEPTHWISE_CONV_2D: 1, B.FULLY_CONNECTED: 1, B.TRANSPOSE_CONV: 1}
 
 
@@ -222,6 +250,12 @@ def filter_of(op: Operator) -> Tensor | None:
     kind = op.builtin
     tensor = op.input(_FILTER_INPUT[kind]) if kind in _FILTER_INPUT else None
     return tensor if tensor is not None and (tensor.is_constant or tensor.is_variable) else None
+
+
+def weights_of(op: Operator) -> list[Tensor]:
+    """Returns the filters of an operator, trainable or not; constants or, in a ZO model, variables."""
+    own = filter_of(op)
+    return [t for t in ([own] if own else filters_of(op)) if t.is_constant or t.is_variable]
 
 
 def channel_axis(op: Operator) -> int:
@@ -234,7 +268,7 @@ def macs(op: Operator) -> int:
     first, second = op.input(0), op.input(1)
     if first is None or second is None or not op.outputs:
         return 0
-    kind, outputs, shape = op.builtin, op.outputs[0].size, second.shape
+    kind, outputs, shape = kind_of(op), op.outputs[0].size, second.shape
     if kind == B.CONV_2D:  # filter [out, height, width, in / groups]
         return outputs * math.prod(shape[1:])
     if kind == B.DEPTHWISE_CONV_2D:  # filter [1, height, width, out]

@@ -12,7 +12,7 @@ from ..io.errors import one_line
 from .check_kernel import MOST_CLASSES, quantization_of
 from .constants import free_name
 from .errors import ConversionWarning, InjectError
-from .kernels import CONVERSIONS, FILTER_OPERATORS
+from .kernels import CONVERSIONS, FILTER_OPERATORS, filters_of
 from .model import Model, Operator, OperatorCode, Subgraph, Tensor
 from .model.schema import BuiltinOperator as B
 from .model.schema import TensorType, schema
@@ -49,7 +49,7 @@ def mend(model: Model, wanted: str | None = None, *, reads_output: bool = False)
     for op in requantize_recurrent(graph):
         _warn(f"{op.label} gets a QUANTIZE behind it: kernels give the output the scale of the state")
     layers = [op for op in graph.operators if op.builtin in FILTER_OPERATORS and op.input(1) is not None]
-    _name(graph, layers)
+    _name(graph, [op for op in graph.operators if filters_of(op)])
     for op in layers:
         _mend_scales(graph, op)
     for op in graph.operators:

@@ -14,8 +14,10 @@ from pydantic import Field, TypeAdapter, ValidationError
 from .check_graph import check_graph
 from .constants import METADATA_NAME
 from .errors import ConversionError
+from .kernels import WITH_FILTERS
 from .metadata_checks import LOOKING, NUMBERS, WITH_FACTORS, faults, misfits
 from .model import Buffer, Model
+from .model.schema import OPERATOR_NAMES
 from .settings import MAX_QUERIES, SMALLEST_LIMIT, Parameters, parameters_of
 
 #: Version of the metadata; readers refuse others.
@@ -148,11 +150,11 @@ class ZoLoss:
 
 @dataclasses.dataclass(frozen=True)
 class ZoTrainable:
-    """A trainable filter, or the trainable bias of a layer."""
+    """A trainable filter, or the trainable bias of a layer. Each filter of an SVDF or LSTM is a layer."""
 
     name: str  #: name of the tensor, as in the original.
     #: kind of the operator in the original, e.g. "CONV_2D".
-    operator: Annotated[str, Field(pattern="^(CONV_2D|DEPTHWISE_CONV_2D|FULLY_CONNECTED)$")]
+    operator: Annotated[str, Field(pattern=f"^({'|'.join(OPERATOR_NAMES[kind] for kind in WITH_FILTERS)})$")]
     layer: str  #: short name of the layer, unique in the model.
     stream: _Index  #: number in execution order over the whole model: selects the random stream.
     block: _Index  #: index into the blocks.

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from . import constants
+from .kernels import STATES, filters_of, kind_of
 from .model import Subgraph, Tensor
-from .model.schema import DTYPES, TensorType
+from .model.schema import DTYPES, OPERATOR_NAMES, TensorType
 from .settings import smallest_command
 from .states import are_sound, nbytes_of, states_of
 
@@ -285,15 +286,17 @@ def _read(m: ZoMetadata, graphs: Sequence[Subgraph], k: int) -> Tensor:
 
 
 def _filter_misfits(trainable: Sequence[ZoTrainable], graph: Subgraph, segment: int) -> Iterator[str]:
+    filters = {op: own for op in graph.operators if (own := filters_of(op))}
     for t in trainable:
         found = [v for v in graph.all_tensors() if v.name == t.name and v.is_variable]
         type_ = TensorType.INT32 if t.bias else TensorType.INT8
         if [(v.type, v.shape) for v in found] != [(type_, t.shape)]:
             yield f"segment {segment} has not one {t.dtype} variable `{t.name}` {list(t.shape)}"
             continue
-        readers = [op for op in graph.operators if op.input(2 if t.bias else 1) is found[0]]
-        for op in readers:
-            if op.code.name != t.operator:
+        for op, own in filters.items():
+            read, kind = op.inputs[2:3] if t.bias else own, OPERATOR_NAMES.get(kind_of(op), "")
+            # Kernels of SVDF and LSTM may read their weights once.
+            if found[0] in read and (kind != t.operator or op.builtin in STATES):
                 kinds = f"a {op.code.name}, not of a {t.operator}"
                 what = "bias" if t.bias else "filter"
                 yield f"segment {segment}: {what} `{t.name}` is that of {kinds}"

@@ -98,7 +98,7 @@ def rescale_channels(
             return fits
         _add_bias(graph, layer, weights.quantization.scales * np.float32(data.quantization.scale))
     else:
-        rescale_bias(graph, layer, weights.quantization.scales, np.ones(len(factors)), fits)
+        rescale_bias(graph, layer, weights, weights.quantization.scales, np.ones(len(factors)), fits)
     own = layer.inputs[2]
     assert own is not None
     own.set_data((before + steps).astype(np.int32).reshape(own.shape))

@@ -12,9 +12,11 @@ from . import constants
 from .constants import COMMAND
 from .errors import ConversionError
 from .initial_weights import WeightArray, initial_weights
+from .kernels import filters_of
 from .metadata import ZoMetadata, read_metadata, with_metadata
 from .model import Model, Operator, Subgraph, Tensor
 from .passes.batch import rewrite_batch
+from .recurrent import use_builtin
 
 
 def extract_segment(model: Model, number: int, batch: int | None = None) -> Model:
@@ -145,6 +147,9 @@ def _freeze_segment(
     for name in (metadata.trainable[i].name for i in own if i not in kept):
         variables[name].is_variable = False
         variables[name].set_data(values[name])
+    for op in graph.operators:
+        if not any(t.is_variable for t in filters_of(op)):
+            use_builtin(op)
     ports = {*graph.inputs, *graph.outputs}
     gone = {t for t in mentioned if t not in used and t not in ports}
     graph.tensors = [t for t in graph.tensors if t not in gone]

@@ -108,10 +108,10 @@ class InjectSettings:
     settings for another algorithm, e.g. ``inject_settings(algorithms.weight())``.
 
     Attributes:
-        trainable: filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED that become trainable, if they feed the
-            loss: "all", `Last(n)` (the last n in execution order), "nodes" (layers that carry nodes, which saves the
-            others' RAM), "none", or one or several names or glob patterns that are compared with layer names, filter
-            tensor names, operator output names and block names.
+        trainable: filters of CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, SVDF and LSTM that become trainable, if they
+            feed the loss: "all", `Last(n)` (the last n in execution order), "nodes" (layers that carry nodes, which
+            saves the others' RAM), "none", or one or several names or glob patterns that are compared with layer
+            names, filter tensor names, operator output names and block names.
         blocks: names or patterns of a block's layers, by the block's name. A command addresses one block or all of
             them. A layer that no block names is a block of its own; with None every layer is one.
         headroom: largest perturbation of a weight, LSB, 0 to 112. Weights stay within +-(127 - headroom).

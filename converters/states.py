@@ -14,7 +14,7 @@ import numpy as np
 
 from .constants import STATE_OPERATOR, free_name
 from .errors import ConversionError
-from .kernels import STATES
+from .kernels import STATES, kind_of
 from .model import Buffer, Model, Operator, OperatorCode, Subgraph, Tensor
 from .model.schema import DTYPES, BuiltinOperator, TensorType, raw_text, schema, text
 
@@ -96,7 +96,7 @@ def is_streaming(model: Model) -> bool:
     """
     kinds = (BuiltinOperator.READ_VARIABLE, BuiltinOperator.SVDF)
     operators = (op for graph in model.subgraphs for op in graph.operators)
-    return any(op.builtin in kinds or reads_state(op) for op in operators)
+    return any(kind_of(op) in kinds or reads_state(op) for op in operators)
 
 
 def _initial_graphs(graph: Subgraph) -> Iterator[tuple[int, Operator]]:

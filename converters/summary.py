@@ -11,7 +11,8 @@ from rich.console import Console
 from ..io.table import table
 from .channel_statistics import read_statistics
 from .constants import ETHOS_U, METADATA_NAME
-from .kernels import filter_of, macs
+from .kernels import macs
+from .kernels import weights_of as filters_of
 from .metadata import ZoMetadata, read_metadata
 from .model import Model, Operator, Tensor
 from .passes.layer_names import operator_names, shown_name
@@ -97,23 +98,23 @@ def _port(tensor: Tensor) -> dict[str, Any]:
 
 
 def _operator(segment: int, op: Operator, name: str) -> dict[str, Any]:
-    tensor = filter_of(op)
+    filters = filters_of(op)
     return {
         "segment": segment,
         "operator": op.code.name,
         "name": name,
         "output": op.outputs[0].name if op.outputs else None,
         "shape": list(op.outputs[0].shape) if op.outputs else None,
-        "weights": 0 if tensor is None else tensor.size,
-        "trainable": tensor is not None and tensor.is_variable,
+        "weights": sum(t.size for t in filters),
+        "trainable": any(t.is_variable for t in filters),
         "macs": macs(op),
     }
 
 
 def weights_of(model: Model) -> int:
     """Returns the number of weights of all filters; a shared filter counts once."""
-    filters = {filter_of(op) for graph in model.subgraphs for op in graph.operators}
-    return sum(tensor.size for tensor in filters if tensor is not None)
+    filters = {t for graph in model.subgraphs for op in graph.operators for t in filters_of(op)}
+    return sum(tensor.size for tensor in filters)
 
 
 def _shape(shape: list[int] | None) -> str:

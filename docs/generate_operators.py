@@ -32,6 +32,7 @@ does not accept.
 * **Data**: types of the inputs, apart from filters, states, shapes and axes. With int16 data, weights are int8 and
   biases int64; weight perturbation trains the weights.
 * **Trained**: weight perturbation, node perturbation and exact gradients train filter and biases of this operator.
+  *Weights*: weight perturbation trains its int8 filters.
 * **Nodes**: the operator *carries* nodes, or is a *pooling*: the nodes of the layer before it may lie on its outputs.
 * **Errors pass**: exact gradients also train layers before this operator. Other operators end an exact tail. Weight
   perturbation and node perturbation need no errors: they train layers before any operator.
@@ -47,8 +48,7 @@ does not accept.
 The loss reads the logits before a SOFTMAX, LOG_SOFTMAX or LOGISTIC at the output, so errors need not pass these.
 
 {variables} make resource variables, the states of
-[streaming networks](streaming.md). {states} also have states. Their own weights stay
-as they are.
+[streaming networks](streaming.md). {states} also have states.
 
 A SOFTMAX of int16 may be at an output only: TFLM computes its table in floating point, and builds differ by a level at
 times. No loss reads it.
@@ -87,7 +87,8 @@ def page() -> str:
         nodes = "carries" if name in filters else "pooling" if name in poolings else ""
         desktop = "exact" if name in exact else "TFLM" if name in missing else "reference"
         batch = RULES.get(number) not in (None, no_batch)
-        cells = (name, data_of(number), yes(name in filters), nodes, passed(name), desktop, yes(batch))
+        trained = "yes" if name in filters else "weights" if number in STATES else ""
+        cells = (name, data_of(number), trained, nodes, passed(name), desktop, yes(batch))
         rows.append(f"| {' | '.join(cells)} |")
     return PAGE.format(
         count=len(rows),

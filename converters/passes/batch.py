@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..constants import LOSS, METADATA_NAME, STATE_OPERATOR
 from ..errors import ConversionError, checked_integer
-from ..kernels import STATES, check_arity
+from ..kernels import STATES, check_arity, kind_of
 from ..model import Model, Operator, OperatorCode, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..settings import MOST_SAMPLES, InjectSettings
@@ -262,9 +262,9 @@ def _batch_matmul(r: Rebatching, op: Operator) -> None:
 def _with_state(r: Rebatching, op: Operator) -> None:
     """The operator has a state for each sample: its variables get the batch size."""
     r.require_batched(op)
-    if op.builtin == B.UNIDIRECTIONAL_SEQUENCE_LSTM and op.option("timeMajor", False):
+    if kind_of(op) == B.UNIDIRECTIONAL_SEQUENCE_LSTM and op.option("timeMajor", False):
         r.refuse(op, "its first axis counts steps")
-    for i in STATES[op.builtin]:
+    for i in STATES[kind_of(op)]:
         state = op.inputs[i]
         assert state is not None  # check_arity
         r.take_of(op, state, "state")
@@ -359,7 +359,7 @@ def _rewrite(state: Rebatching, fed: Sequence[Tensor]) -> None:
             state.take_of(op, op.inputs[0], "state")
         if not any(t in state.batched for t in op.inputs if t is not None):
             continue
-        rule = RULES.get(op.builtin)
+        rule = RULES.get(kind_of(op))
         if rule is None:
             state.refuse(op, "nothing is known of what it does to the batch axis")
         if op.builtin != B.CUSTOM:

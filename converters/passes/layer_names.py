@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..kernels import FILTER_OPERATORS
+from ..kernels import FILTER_OPERATORS, filters_of, kind_of
 from ..model import Model, Operator, Tensor
+from ..model.schema import BuiltinOperator
 
 # Names of tensors that are longer are shown by their layer.
 _LONGEST: Final = 40
@@ -23,6 +24,15 @@ _SUFFIXES: Final = {
     "DEPTHWISE_CONV_2D": ("depthwise", "DepthwiseConv2dNative", "convolution"),
     "FULLY_CONNECTED": ("MatMul", "Tensordot"),
 }
+
+# Names of the filters of an operator, and a name for it.
+_GATES: Final = ("input_gate", "forget_gate", "cell_gate", "output_gate")
+_PARTS: Final = {
+    BuiltinOperator.SVDF: ("svdf", ("features", "time")),
+    BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM: ("lstm", (*_GATES, *(f"recurrent_{gate}" for gate in _GATES))),
+}
+# Names of what converters call.
+_CALL: Final = re.compile(r"^(Stateful)?PartitionedCall|^\W*$")
 
 # Path components that say nothing about the layer.
 _NOISE: Final = re.compile(
@@ -74,15 +84,28 @@ def layers_of(operators: Iterable[Operator]) -> dict[Operator, str]:
     last parts of its path as tell it from the others, followed by a number where all parts are alike. Operators that
     read the same filter are one layer.
     """
-    filters: dict[Operator, Tensor] = {}
+    operators = list(operators)
+    names = filter_names(operators)
+    return {op: names[w] for op in operators if op.builtin in FILTER_OPERATORS and (w := op.input(1)) is not None}
+
+
+def filter_names(operators: Iterable[Operator]) -> dict[Tensor, str]:
+    """Returns the names of `layers_of` by filters, in execution order. Those of SVDF and LSTM end in the filter's part,
+    as ``lstm/input_gate``.
+    """
+    paths: dict[Tensor, list[str]] = {}
     for op in operators:
-        weights = op.input(1)
-        if weights is not None and op.builtin in FILTER_OPERATORS:
-            filters[op] = weights
-    first = {weights: op for op, weights in reversed(filters.items())}
-    readers = [op for op, weights in filters.items() if first[weights] is op]
-    names = dict(zip(readers, _told_apart([_path(op) for op in readers]), strict=True))
-    return {op: names[first[weights]] for op, weights in filters.items()}
+        for weights in filters_of(op):
+            paths.setdefault(weights, _path(op) if op.builtin in FILTER_OPERATORS else _part(op, weights))
+    return dict(zip(paths, _told_apart(list(paths.values())), strict=True))
+
+
+def _part(op: Operator, weights: Tensor) -> list[str]:
+    names = op.outputs[0].name.partition(";")[0].split("/")
+    path = [p for p in names if not _CALL.match(p) and not _ANONYMOUS.match(p)]
+    kind, parts = _PARTS[kind_of(op)]
+    *outer, last = path or [kind]
+    return [*outer, f"{last}/{parts[op.inputs.index(weights) - 1]}"]
 
 
 def operator_names(model: Model, layers: Mapping[str, str]) -> dict[Operator, str]:

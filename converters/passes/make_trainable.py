@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from .. import constants
 from ..errors import InjectError
+from ..kernels import STATES
 from ..model import Model, Operator, OperatorCode, Tensor
 from ..model.schema import TensorType
 from ..multipliers import NEUTRAL, quantization_aware_multipliers
+from ..recurrent import use_own
 from ..settings import QUANTIZATION_AWARE, InjectSettings
 from ..states import connect_states, states_of
 from .plan import Plan, Port, Trainable
@@ -50,6 +52,8 @@ def make_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
             values = multipliers.get(filters_of.get(trainable.layer, name), neutral)
             trainable.multiplier = _multiplier(trainable, name, values)
             graph.tensors.insert(at + 1, trainable.multiplier)
+    for op in dict.fromkeys(op for t in plan.trainable for op in t.operators if op.builtin in STATES):
+        use_own(op)
     for k, segment in enumerate(plan.segments):
         own = [t for t in plan.trainable if t.segment == k]
         if not own:

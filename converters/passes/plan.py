@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Literal
 
-from ..kernels import channel_axis
+from ..kernels import FILTER_OPERATORS, channel_axis
 from ..metadata import ZoLoss
 from ..model import Operator, Subgraph, Tensor
 from .backward_program import BackwardProgram
@@ -34,6 +34,12 @@ class Trainable:
     def name(self) -> str:
         """Name of the tensor, which is that in the original model."""
         return (self.variable or self.tensor).name
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The bias that is trained with the filter; None of a layer that has none, of SVDF and of an LSTM."""
+        op = self.operators[0]
+        return op.input(2) if op.builtin in FILTER_OPERATORS else None
 
     @property
     def axis(self) -> int:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ..constants import OP_PREFIX
 from ..errors import ConversionError, ConversionWarning, InjectError
-from ..kernels import FILTER_OPERATORS, channel_axis
+from ..kernels import channel_axis, filters_of
 from ..model import Model, Operator, Quantization, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType
 from ..settings import InjectSettings
@@ -21,24 +21,27 @@ _INT32 = np.iinfo(np.int32)
 def rescale_bias(
     graph: Subgraph,
     op: Operator,
+    weights: Tensor,
     scales: npt.NDArray[np.float32],
     ratio: npt.NDArray[np.float64],
     changed: npt.NDArray[np.bool_],
 ) -> None:
-    """Requantizes an operator's bias, absent or constant, to input scale * filter scale, the kernels' unit; one that
+    """Requantizes the bias of a filter, absent or constant, to input scale * filter scale, the kernels' unit; one that
     other operators read as well is copied first. Values that kernels do not hold are clipped. ``ratio`` is old filter
     scale / new filter scale, [channels]; ``scales`` are the new ones, [channels] or [1]; ``changed`` tells the changed
     channels.
     """
-    data, bias = op.input(0), op.input(2)
-    if bias is None:
+    read, number = filters_of(op)[weights]
+    data = op.input(read)
+    if number is None or op.input(number) is None:
         return
     if data is None or data.quantization is None or not len(data.quantization.scales):
         raise ConversionError(f"the input of `{op.outputs[0].name}` has no scale, so its bias has none")
-    bias = graph.own_input(op, 2)  # another layer's bias keeps the scale of that layer
-    # Kernels assume a bias scale of input scale * filter scale, and ignore its own scale.
+    bias = graph.own_input(op, number)  # another layer's bias keeps the scale of that layer
+    # Kernels assume a bias scale of input scale * filter scale, and ignore its own scale. Several filters of SVDF, of
+    # one scale, have one bias.
     given = bias.numpy()
-    values = np.rint(given.astype(np.float64) * ratio.reshape(bias.shape))
+    values = np.rint(given.astype(np.float64) * ratio[: bias.size].reshape(bias.shape))
     # CMSIS-NN's sums of int16 layers have no more than 48 bits.
     limit = 2.0**47 if given.dtype == np.int64 else float(_INT32.max)
     bias.set_data(np.clip(values, -limit, limit).astype(given.dtype))
@@ -102,10 +105,11 @@ def re_range(graph: Subgraph, tensor: Tensor, in_256ths: npt.NDArray[np.int32]) 
     is_int16 = readers[0].outputs[0].type == TensorType.INT16
     sums = np.abs(weights).sum(axis=1) * (_LARGEST_INT16 if is_int16 else LARGEST_INPUT)
     fits = sums <= _INT32.max
-    for bias in [op.input(2) for op in readers]:
+    for bias in [_bias(op, tensor) for op in readers]:
         if bias is not None:
-            real = np.rint(bias.numpy().astype(np.float64).reshape(-1) * ratio)
-            fits &= sums + np.abs(real) <= _INT32.max
+            real = np.rint(bias.numpy().astype(np.float64).reshape(-1) * ratio[: bias.size])
+            together = sums.reshape(bias.size, -1).sum(axis=1) + np.abs(real)
+            fits &= np.repeat(together <= _INT32.max, channels // bias.size)
     changed &= fits if len(changed) == channels else fits.all()
     changed &= stored != quantization.scales
     if not changed.any():
@@ -116,8 +120,13 @@ def re_range(graph: Subgraph, tensor: Tensor, in_256ths: npt.NDArray[np.int32]) 
     kept = np.moveaxis(tensor.numpy(), axis, 0).reshape(channels, -1)
     _store(tensor, axis, np.where(everywhere[:, None], weights, kept).reshape(channels_first.shape), scales)
     for op in readers:
-        rescale_bias(graph, op, scales, np.where(everywhere, ratio, 1.0), everywhere)
+        rescale_bias(graph, op, tensor, scales, np.where(everywhere, ratio, 1.0), everywhere)
     return int(np.count_nonzero(changed))
+
+
+def _bias(op: Operator, weights: Tensor) -> Tensor | None:
+    number = filters_of(op)[weights][1]
+    return None if number is None else op.input(number)
 
 
 def _readers(graph: Subgraph, tensor: Tensor) -> list[Operator]:
@@ -126,9 +135,9 @@ def _readers(graph: Subgraph, tensor: Tensor) -> list[Operator]:
     for op in graph.operators:
         if tensor not in op.inputs or op.code.name.startswith(OP_PREFIX):
             continue
-        bias = op.input(2)
-        if op.builtin not in FILTER_OPERATORS or op.inputs.index(tensor) != 1 or op.inputs.count(tensor) != 1:
+        if tensor not in filters_of(op) or op.inputs.count(tensor) != 1:
             return []
+        bias = _bias(op, tensor)
         if bias is not None and not bias.is_constant:
             return []
         found.append(op)
@@ -149,7 +158,7 @@ def share_scales(model: Model, settings: InjectSettings, plan: Plan) -> None:
         scales = quantization.scales.max(keepdims=True)
         _store(own, 0, np.rint(own.numpy() * ratio[:, None]), scales)
         quantization.zero_points = np.zeros(1, np.int64)
-        rescale_bias(graph, op, scales, ratio, np.ones(len(ratio), np.bool_))
+        rescale_bias(graph, op, own, scales, ratio, np.ones(len(ratio), np.bool_))
         why = "because CMSIS-NN takes no more of an int16 dense layer: its weights are rounded anew"
         warnings.warn(f"{op.label}: its filter has one scale now, {why}", ConversionWarning, stacklevel=4)
 
@@ -186,8 +195,8 @@ def _requantize(graph: Subgraph, trainable: Trainable, limit: int) -> None:
     weights = np.rint(channels_first * ratio.reshape(-1, *[1] * (channels_first.ndim - 1)))
     _store(tensor, trainable.axis, np.clip(weights, -limit, limit), scales)
     for op in trainable.operators:
-        bias = op.input(2)
+        bias = _bias(op, tensor)
         if bias is not None and not bias.is_constant:
             why = f"be 0, because {op.label} has a bias `{bias.name}` that is not a constant"
             raise InjectError("headroom", why, fix="Or exclude the layer from the trainable ones")
-        rescale_bias(graph, op, scales, ratio, np.broadcast_to(changed, trainable.channels))
+        rescale_bias(graph, op, tensor, scales, ratio, np.broadcast_to(changed, trainable.channels))

@@ -8,12 +8,13 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from ..errors import ConversionError, InjectError
+from ..kernels import FILTER_OPERATORS, filters_of
 from ..model import Model, Subgraph, Tensor
 from ..model.schema import TensorType
 from ..selections import Last
 from ..settings import InjectSettings, Selection
 from ..states import upstream_through_states
-from .layer_names import layers_of
+from .layer_names import filter_names
 from .plan import Plan, Trainable
 
 #: Why a layer of ``plan.unread`` is not trained.
@@ -22,8 +23,8 @@ UNREAD: Final = "does not feed what the loss reads"
 
 def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None:
     """Fills ``plan.trainable`` and ``plan.blocks`` from ``settings.trainable`` and ``settings.blocks``. Candidates are
-    the constant int8 filters of CONV_2D, DEPTHWISE_CONV_2D and FULLY_CONNECTED on which the tensor that the loss reads
-    depends; the others, which would walk at random, go to ``plan.unread``. Layers that read the same filter stay tied.
+    the constant int8 filters of layers, SVDF and LSTM on which the tensor that the loss reads depends; the others,
+    which would walk at random, go to ``plan.unread``. Layers that read the same filter stay tied.
     """
     if settings.trainable == "none":
         return
@@ -35,7 +36,7 @@ def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None
     plan.unread = [c for c in found if c not in candidates]
     if not candidates:
         behind = "" if plan.loss_input is None else f" before `{plan.loss_input.name}`, which the loss reads"
-        kinds = "no CONV_2D, DEPTHWISE_CONV_2D or FULLY_CONNECTED with a constant int8 filter"
+        kinds = "no operator with a constant int8 filter that can be trained"
         raise ConversionError(f"the model has no layer to train: {kinds}{behind}")
     block_of = _explicit_blocks(candidates, settings, plan)
     chosen = _choose(candidates, block_of, settings.trainable, plan)
@@ -56,10 +57,14 @@ def select_trainable(model: Model, settings: InjectSettings, plan: Plan) -> None
 
 def _candidates(graph: Subgraph) -> list[Trainable]:
     found: dict[Tensor, Trainable] = {}
-    for op, layer in layers_of(graph.operators).items():
-        weights = op.inputs[1]
-        if weights is not None and weights.is_constant:
-            found.setdefault(weights, Trainable(weights, [], layer)).operators.append(op)
+    names = filter_names(graph.operators)
+    for op in graph.operators:
+        for weights in filters_of(op):
+            own = weights.is_constant and weights.type == TensorType.INT8
+            # Those of SVDF and LSTM have a scale of one operator.
+            alone = op.builtin in FILTER_OPERATORS or sum(o.inputs.count(weights) for o in graph.operators) == 1
+            if own and alone:
+                found.setdefault(weights, Trainable(weights, [], names[weights])).operators.append(op)
     return list(found.values())
 
 
@@ -147,7 +152,7 @@ def train_biases(model: Model, settings: InjectSettings, plan: Plan) -> None:
         why = "errors of a tail come back through filters, which must be trainable, too"
         raise ConversionError(f"parameters `biases`: {why}: take `all`")
     for layer in plan.trainable:
-        bias = layer.operators[0].input(2)
+        bias = layer.bias
         reason = _unfit(model.subgraphs[0], layer, bias)
         if bias is None or reason is not None:
             reasons.append(f"`{layer.layer}` {reason}")

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Final
 
 from ..constants import METADATA_NAME
+from ..kernels import kind_of
 from ..metadata import (
     METADATA_VERSION,
     ZoMetadata,
@@ -18,6 +19,7 @@ from ..metadata import (
     ZoTrainable,
 )
 from ..model import Buffer, Metadata, Model, Tensor
+from ..model.schema import OPERATOR_NAMES
 from ..settings import InjectSettings
 from ..states import nbytes_of, states_of
 from .plan import NodeLayer, Plan, Port, Tail
@@ -42,7 +44,7 @@ def write_metadata(model: Model, settings: InjectSettings, plan: Plan) -> None:
         trainable=tuple(
             ZoTrainable(
                 name=t.name,
-                operator=t.operators[0].code.name,
+                operator=OPERATOR_NAMES[kind_of(t.operators[0])],
                 layer=t.layer,
                 stream=t.stream,
                 block=t.block,

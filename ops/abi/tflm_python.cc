@@ -38,7 +38,8 @@ extern "C" {
 
 // Called by the package's interpreter.
 bool TFLM_ZO_Register(PythonOpsResolver* resolver) {
-  return tflite::AddZoOps(resolver) == kTfLiteOk && tflite::AddZoStateOps(resolver) == kTfLiteOk;
+  return tflite::AddZoOps(resolver) == kTfLiteOk && tflite::AddZoStateOps(resolver) == kTfLiteOk &&
+         tflite::AddZoRecurrentOps(resolver) == kTfLiteOk;
 }
 
 // Directory for the interpreters that this thread creates from now on; null for none.

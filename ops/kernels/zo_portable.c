@@ -88,9 +88,3 @@ void zo_portable_add(const zo_add* add) {
     add->y[i] = zo_add_one(add, add->x[0][i], add->x[1][i]);
   }
 }
-
-uint32_t zo_portable_products(const int8_t* weights, const int8_t* x, int32_t zero_point, int32_t count) {
-  uint32_t sum = 0;
-  for (int32_t i = 0; i < count; ++i) sum += (uint32_t)(weights[i] * (int16_t)(x[i] - zero_point));
-  return sum;
-}

@@ -13,7 +13,4 @@ zo_dots_function zo_portable_dots;
 zo_depthwise_function zo_portable_depthwise;
 zo_add_function zo_portable_add;
 
-/* The sum of `count` products weights[i] * (x[i] - zero_point), modulo 2^32; zero_point within int8. */
-uint32_t zo_portable_products(const int8_t* weights, const int8_t* x, int32_t zero_point, int32_t count);
-
 #endif /* TFLM_ZO_OPS_KERNELS_ZO_PORTABLE_H_ */

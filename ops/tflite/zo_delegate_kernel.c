@@ -5,20 +5,25 @@
 #include <string.h>
 
 #include "ops/core/graph/zo_op.h"
+#include "ops/core/graph/zo_recurrent_op.h"
 #include "ops/tflite/zo_exact_op.h"
 #include "ops/tflite/zo_threads.h"
 
 /* The opcode of an op: the zo_opcode of a weight op, or one of these. */
-enum { kLossOp = 0, kStateOp = -1 };
+enum { kLossOp = 0, kStateOp = -1, kSvdfOp = -2, kLstmOp = -3 };
 
 /* The custom ops. */
 static const struct {
   const char* name;
   int opcode;
 } kOps[] = {
-    {ZO_CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY}, {ZO_CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
-    {ZO_CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},    {ZO_CUSTOM_NAME_PREFIX "LOSS", kLossOp},
+    {ZO_CUSTOM_NAME_PREFIX "SEED_REPLAY", ZO_OP_REPLAY},
+    {ZO_CUSTOM_NAME_PREFIX "UPDATE", ZO_OP_UPDATE},
+    {ZO_CUSTOM_NAME_PREFIX "PERTURB", ZO_OP_PERTURB},
+    {ZO_CUSTOM_NAME_PREFIX "LOSS", kLossOp},
     {ZO_CUSTOM_NAME_PREFIX "STATE", kStateOp},
+    {ZO_CUSTOM_NAME_PREFIX "SVDF", kSvdfOp},
+    {ZO_CUSTOM_NAME_PREFIX "LSTM", kLstmOp},
 };
 
 /* One op of the graph that a delegate kernel stands for. */
@@ -173,6 +178,35 @@ static zo_node node_of(const TfLiteContext* context, const op_view* view) {
   return node;
 }
 
+/* SVDF or an LSTM whose weights are trained, and into how many parts its samples are divided. */
+typedef struct recurrent {
+  zo_svdf_op svdf;
+  zo_lstm_op lstm;
+  bool is_lstm;
+  int32_t samples, parts;
+} recurrent;
+
+static zo_status read_recurrent(const op_view* view, tensor_source* source, bool runs, recurrent* own) {
+  own->is_lstm = view->opcode == kLstmOp;
+  const zo_status status =
+      own->is_lstm ? zo_lstm_op_read(view->options, view->options_length, find_buffer, source, runs, &own->lstm)
+                   : zo_svdf_op_read(view->options, view->options_length, find_buffer, source, runs, &own->svdf);
+  if (status == ZO_OK) own->samples = own->is_lstm ? own->lstm.layer.samples : own->svdf.samples;
+  return status;
+}
+
+static void run_recurrent_part(void* context, int32_t part, int32_t thread) {
+  (void)thread;
+  const recurrent* own = (const recurrent*)context;
+  const int32_t first = (int32_t)((int64_t)own->samples * part / own->parts);
+  const int32_t count = (int32_t)((int64_t)own->samples * (part + 1) / own->parts) - first;
+  if (own->is_lstm) {
+    zo_lstm_run(&own->lstm.layer, &own->lstm.tensors, first, count);
+  } else {
+    zo_svdf_run(&own->svdf.layer, &own->svdf.tensors, first, count);
+  }
+}
+
 static TfLiteStatus prepare_view(TfLiteContext* context, op_view* view, const kernel* self) {
   release_scratch(context, view);
   if (view->params != NULL) {
@@ -186,12 +220,16 @@ static TfLiteStatus prepare_view(TfLiteContext* context, op_view* view, const ke
   zo_status status;
   if (view->opcode == kStateOp) {
     status = zo_state_op_check(view->options, view->options_length, find_buffer, &source);
-    if (status == ZO_OK && view->outputs->size > 0 && !prepare_scratch(context, view)) status = ZO_ERROR_ARGUMENT;
+  } else if (view->opcode < kStateOp) {
+    recurrent own;
+    status = read_recurrent(view, &source, false, &own);
   } else if (view->opcode == kLossOp) {
     status = zo_loss_op_check(view->options, view->options_length, find_buffer, &source);
   } else {
     status = zo_weight_op_check(view->options, view->options_length, find_buffer, &source);
   }
+  const bool needs_scratch = view->opcode < kLossOp && view->outputs->size > 0;
+  if (status == ZO_OK && needs_scratch && !prepare_scratch(context, view)) status = ZO_ERROR_ARGUMENT;
   return report(context, view, status);
 }
 
@@ -215,6 +253,19 @@ static zo_status run_custom(TfLiteContext* context, const op_view* view, const k
   if (view->opcode == kStateOp) {
     lend_scratch(context, view);
     return zo_state_op_run(view->options, view->options_length, find_buffer, &source);
+  }
+  if (view->opcode < kStateOp) {
+    recurrent own;
+    lend_scratch(context, view);
+    const zo_status status = read_recurrent(view, &source, true, &own);
+    if (status != ZO_OK) return status;
+    own.parts = own.samples < self->thread_count ? own.samples : self->thread_count;
+    if (own.parts > 1) {
+      zo_threads_run(self->threads, own.parts, run_recurrent_part, &own);
+    } else {
+      run_recurrent_part(&own, 0, 0);
+    }
+    return ZO_OK;
   }
   if (view->opcode == kLossOp) return zo_loss_op_run(view->options, view->options_length, find_buffer, &source);
   if (self->weights != NULL) {

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ops/kernels/zo_lstm.h"
+#include "ops/core/kernels/zo_lstm.h"
 #include "ops/tflite/zo_exact_ops.h"
 
 /* Inputs, and the first of the four gates. */

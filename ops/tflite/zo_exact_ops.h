@@ -56,7 +56,7 @@ void* zo_exact_svdf_create(const zo_node* node, const zo_kernel_set* kernels, in
 bool zo_exact_svdf_begin(void* self, const zo_node* node);
 void zo_exact_svdf_run(const void* self, const zo_node* node, zo_share share);
 
-/* UNIDIRECTIONAL_SEQUENCE_LSTM (ops/kernels/zo_lstm.h). A run moves the states on. LiteRT's own
+/* UNIDIRECTIONAL_SEQUENCE_LSTM (ops/core/kernels/zo_lstm.h). A run moves the states on. LiteRT's own
  * kernel reads weights when it is prepared, and its sigmoids differ from TFLM's. */
 bool zo_exact_lstm_supports(const zo_node* node);
 int32_t zo_exact_lstm_samples(const zo_node* node);

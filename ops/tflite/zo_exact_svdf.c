@@ -1,7 +1,7 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
-#include "ops/kernels/zo_svdf.h"
+#include "ops/core/kernels/zo_svdf.h"
 #include "ops/tflite/zo_exact_ops.h"
 
 enum { kInput = 0, kWeights = 1, kTime = 2, kBias = 3, kState = 4, kInputs = 5 };

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "ops/core/graph/zo_op.h"
+#include "ops/core/graph/zo_recurrent_op.h"
 #include "ops/core/zo_features.h"
 #include "ops/core/zo_workers.h"
 #include "tensorflow/lite/micro/kernels/kernel_util.h"
@@ -119,6 +120,25 @@ TfLiteStatus StateInvoke(TfLiteContext* context, TfLiteNode* node) {
   return Report("STATE", zo_state_op_run(Options(node), OptionsLength(node), FindBuffer, &source));
 }
 
+// `runs`: in place of the check alone.
+template <bool runs>
+TfLiteStatus Svdf(TfLiteContext* context, TfLiteNode* node) {
+  TensorSource source = {context, node};
+  zo_svdf_op op;
+  const zo_status status = zo_svdf_op_read(Options(node), OptionsLength(node), FindBuffer, &source, runs, &op);
+  if (runs && status == ZO_OK) zo_svdf_run(&op.layer, &op.tensors, 0, op.samples);
+  return Report("SVDF", status);
+}
+
+template <bool runs>
+TfLiteStatus Lstm(TfLiteContext* context, TfLiteNode* node) {
+  TensorSource source = {context, node};
+  zo_lstm_op op;
+  const zo_status status = zo_lstm_op_read(Options(node), OptionsLength(node), FindBuffer, &source, runs, &op);
+  if (runs && status == ZO_OK) zo_lstm_run(&op.layer, &op.tensors, 0, op.layer.samples);
+  return Report("LSTM", status);
+}
+
 }  // namespace
 
 TFLMRegistration Register_ZO_SEED_REPLAY() {
@@ -145,5 +165,9 @@ TFLMRegistration Register_ZO_LOSS() {
 }
 
 TFLMRegistration Register_ZO_STATE() { return micro::RegisterOp(nullptr, StatePrepare, StateInvoke); }
+
+TFLMRegistration Register_ZO_SVDF() { return micro::RegisterOp(nullptr, Svdf<false>, Svdf<true>); }
+
+TFLMRegistration Register_ZO_LSTM() { return micro::RegisterOp(nullptr, Lstm<false>, Lstm<true>); }
 
 }  // namespace tflite

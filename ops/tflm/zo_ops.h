@@ -5,6 +5,7 @@
  *   static tflite::MicroMutableOpResolver<N> resolver;
  *   tflite::AddZoOps(&resolver);      // 4 ops
  *   tflite::AddZoStateOps(&resolver);  // 1 op, for models with a state
+ *   tflite::AddZoRecurrentOps(&resolver);  // 2 ops, for models that train SVDF or LSTM
  *
  * No arena, no scratch buffers, no static data. To reach the weights, give the interpreter a
  * zo_directory (ops/core/graph/zo_op.h) before AllocateTensors:
@@ -29,6 +30,10 @@ TFLMRegistration Register_ZO_WEIGHTS();
 /* The operator of states, which outlive an invoke. */
 TFLMRegistration Register_ZO_STATE();
 
+/* SVDF and UNIDIRECTIONAL_SEQUENCE_LSTM with weights that are trained. */
+TFLMRegistration Register_ZO_SVDF();
+TFLMRegistration Register_ZO_LSTM();
+
 /* Adds the ops that move weights, and the loss, to a MicroMutableOpResolver (or anything with its
  * AddCustom). */
 template <typename Resolver>
@@ -51,6 +56,15 @@ template <typename Resolver>
 TfLiteStatus AddZoStateOps(Resolver* resolver) {
   const TFLMRegistration state = Register_ZO_STATE();
   return resolver->AddCustom("TFLM_ZO_STATE", &state);
+}
+
+/* Adds the operators of SVDF and LSTM whose weights are trained. */
+template <typename Resolver>
+TfLiteStatus AddZoRecurrentOps(Resolver* resolver) {
+  const TFLMRegistration svdf = Register_ZO_SVDF();
+  const TFLMRegistration lstm = Register_ZO_LSTM();
+  return resolver->AddCustom("TFLM_ZO_SVDF", &svdf) == kTfLiteOk ? resolver->AddCustom("TFLM_ZO_LSTM", &lstm)
+                                                                 : kTfLiteError;
 }
 
 }  // namespace tflite

@@ -1,5 +1,6 @@
 """Plain models in the runtimes' own interpreters, and the runtimes as test parameters."""
 
+import ctypes
 import importlib
 from collections.abc import Sequence
 from typing import Any
@@ -84,11 +85,13 @@ def inputs_of(model: bytes, seed: int = 0) -> list[NDArray[Any]]:
 def _tflm(model: bytes, frames: Sequence[list[NDArray[Any]]]) -> list[list[NDArray[Any]]]:
     from tflite_micro import runtime
 
+    from tflm_zo import core
     from tflm_zo.converters import load_model
-    from tflm_zo.runtime.tflm import arena_upper_bound
+    from tflm_zo.runtime.tflm import REGISTERER, arena_upper_bound
 
     loaded = load_model(model)
-    interpreter = runtime.Interpreter.from_bytes(model, [], arena_size=arena_upper_bound(loaded))
+    ctypes.CDLL(str(core.library_path()), mode=ctypes.RTLD_GLOBAL)
+    interpreter = runtime.Interpreter.from_bytes(model, [REGISTERER], arena_size=arena_upper_bound(loaded))
     found = []
     for inputs in frames:
         for i, value in enumerate(inputs):

@@ -420,8 +420,9 @@ static void test_lstm(void) {
 /* --- custom ops ------------------------------------------------------------------------- */
 
 static void test_custom_ops(void) {
-  static const char* const names[] = {"TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB", "TFLM_ZO_LOSS"};
-  for (int op = 0; op < 4; ++op) {
+  static const char* const names[] = {"TFLM_ZO_SEED_REPLAY", "TFLM_ZO_UPDATE", "TFLM_ZO_PERTURB",
+                                      "TFLM_ZO_LOSS",        "TFLM_ZO_SVDF",   "TFLM_ZO_LSTM"};
+  for (int op = 0; op < 6; ++op) {
     for (int length = -1; length <= 40; ++length) { /* options cut short, of zeros, or absent */
       uint8_t* options = (uint8_t*)allocate(length > 0 ? (size_t)length : 1u);
       memset(options, 0, length > 0 ? (size_t)length : 1u);

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "kernels_test.h"
-#include "ops/kernels/zo_lstm.h"
-#include "ops/kernels/zo_svdf.h"
+#include "ops/core/kernels/zo_lstm.h"
+#include "ops/core/kernels/zo_svdf.h"
 
 enum { kRounds = 200, kInvokes = 5 };
 

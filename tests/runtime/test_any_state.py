@@ -1,4 +1,6 @@
-"""Operators with a state, of any size and scales: TFLM's bits in each of several invokes."""
+"""Operators with a state, of any size and scales: TFLM's bits in each of several invokes, those of the operators with
+trained weights included.
+"""
 
 import os
 from pathlib import Path
@@ -17,6 +19,7 @@ from helpers.models.graph_builder import Activation
 from tflm_zo.converters import load_model
 from tflm_zo.converters.check_kernel import quantization_of
 from tflm_zo.converters.model.schema import DTYPES, TensorType
+from tflm_zo.converters.recurrent import use_own
 
 T = schema.TensorType
 FOLDER = Path(os.environ.get("TFLM_ZO_MODELS") or ".") / "wild"
@@ -74,8 +77,12 @@ class Network:
 
 
 def check(model: bytes, frames: list[list[np.ndarray]], threads: int = 1) -> None:
-    found = run_frames(model, "litert", frames, threads=threads)
-    np.testing.assert_array_equal(found, run_frames(model, "tflm", frames))
+    expected = run_frames(model, "tflm", frames)
+    np.testing.assert_array_equal(run_frames(model, "litert", frames, threads=threads), expected)
+    own = load_model(model)
+    use_own(own.subgraphs[0].operators[0])
+    for name in ("litert", "tflm"):
+        np.testing.assert_array_equal(run_frames(own.to_bytes(), name, frames, threads=threads), expected, name)
 
 
 def svdf(

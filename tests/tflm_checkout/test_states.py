@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.models.streaming_networks import FEATURES, svdf_network, with_variables
+from helpers.models.streaming_networks import FEATURES, lstm_network, svdf_network, with_variables
 from tflm_checkout.firmware_build import Library, on
 from tflm_checkout.runs import check_run
 from tflm_zo import Model, load_model
-from tflm_zo.converters import inject
+from tflm_zo.converters import inject, read_metadata
 from tflm_zo.converters.states import is_streaming
 from tflm_zo.data import Data, Inputs, prepare
 from tflm_zo.training import Exact, Settings, Weights, inject_settings
@@ -41,8 +41,28 @@ def test_ring_buffers(outputs: int, library: Library, tmp_path: Path) -> None:
 @on(*TESTED)
 @pytest.mark.parametrize("bits", [8, 16])
 def test_svdf(bits: int, library: Library, tmp_path: Path) -> None:
+    """Weights of time are trained if they are int8."""
     zo = load_model(inject(svdf_network(bits=bits), inject_settings(WEIGHTS, batch=2)).to_bytes())
+    layers = ["svdf/features", *(["svdf/time"] if bits == 8 else []), "fc"]
+    assert [t.layer for t in read_metadata(zo).trainable] == layers
     check_run(library, zo, WEIGHTS, sequences(zo, (FEATURES,), 4), STEPS, "svdf", tmp_path)
+
+
+#: All weights, and in a layer-wise run the gates with an exact last layer.
+LSTM = {
+    "weights": WEIGHTS,
+    "weights before an exact head": Settings(
+        tasks=(Exact(), Weights(queries=2)), batch_size=2, seed=3, learning_rate=1.0
+    ),
+}
+
+
+@on(*TESTED)
+@pytest.mark.parametrize("name", LSTM)
+def test_lstm(name: str, library: Library, tmp_path: Path) -> None:
+    zo = load_model(inject(lstm_network(), inject_settings(LSTM[name], batch=2)).to_bytes())
+    assert [t.layer for t in read_metadata(zo).trainable][::8] == ["lstm/input_gate", "fc"]
+    check_run(library, zo, LSTM[name], sequences(zo, (5, FEATURES), 4, 1), STEPS, "lstm", tmp_path)
 
 
 WILD = Path(os.environ.get("TFLM_ZO_MODELS") or "none") / "wild"

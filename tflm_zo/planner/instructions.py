@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from ..converters import Model, ZoMetadata, ZoNodes, ZoTail, read_metadata
 from ..converters.constants import OP_PREFIX
-from ..converters.kernels import macs
+from ..converters.kernels import kind_of, macs
 from ..converters.model import Operator
+from ..converters.model.schema import OPERATOR_NAMES
 from ..converters.model.schema import BuiltinOperator as B
+from ..converters.recurrent import is_own
 from ..data import ModelError
 from ..firmware.boundaries import Rerun
 from ..runtime import available, load
@@ -41,7 +43,7 @@ _BLOCK = 16
 
 def features(op: Operator) -> tuple[str, dict[str, int]]:
     """Returns the kernel's name of an int8 operator, and the counts that determine its instructions."""
-    kind = op.code.name
+    kind = OPERATOR_NAMES.get(kind_of(op), op.code.name)
     first, output = op.input(0), op.outputs[0]
     positions = output.size // output.shape[-1] if output.shape else 1
     counts = {"call": 1, "outputs": output.size, "inputs": 0 if first is None else first.size, "positions": positions}
@@ -171,7 +173,7 @@ class Instructions:
 
     def operator(self, op: Operator) -> float:
         """Returns the instructions of an operator for one sample; 0 for operators of training."""
-        if op.code.name.startswith(OP_PREFIX) or not op.outputs:
+        if (op.code.name.startswith(OP_PREFIX) and not is_own(op)) or not op.outputs:
             return 0.0
         kernel, counts = features(op)
         kernel, operators = _LIKE_KERNEL.get(kernel, kernel), instruction_table()["operators"]

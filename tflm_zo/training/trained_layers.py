@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..converters import Model, read_metadata
-from ..converters.kernels import filter_of
+from ..converters.kernels import weights_of
 from .plan import trained_tensors
 from .setting_texts import written
 from .settings import Settings
@@ -32,8 +32,8 @@ def trained_layers(model: Model, settings: Settings) -> TrainedLayers:
     """Returns the layers that a run trains. Raises SettingsError if it could not train one of `layers`."""
     metadata = read_metadata(model)
     chosen = trained_tensors(settings, metadata)
-    filters = (filter_of(op) for graph in model.subgraphs for op in graph.operators)
-    sizes = {t.name: t.size for t in filters if t is not None}
+    operators = (op for graph in model.subgraphs for op in graph.operators)
+    sizes = {t.name: t.size for op in operators for t in weights_of(op)}
     trained = [metadata.trainable[i] for i in chosen]
     layers = tuple(dict.fromkeys(t.layer for t in trained))
     weights = sum(t.size for t in trained if not t.bias)

@@ -67,6 +67,39 @@ def svdf_network(seed: int = 41, bits: int = 16) -> bytes:
     return g.build([g.softmax(g.dense(y, "fc", 4, Activation.NONE), "softmax")])
 
 
+def lstm_network(seed: int = 43, steps: int = 5, units: int = 6, scale: float = 1.0) -> bytes:
+    """Builds an LSTM over a window, and a SOFTMAX over 4 classes of its last step. `scale`: of all random weights."""
+    g = GraphBuilder(seed)
+    x: Value = g.input("window", [1, steps, FEATURES])
+    hidden_scale, cell_scale = 1 / 128, 2.0**-12
+
+    def filters(width: int) -> list[tuple[int, float]]:
+        found = []
+        for _ in range(4):
+            real = g.rng.normal(0, scale / width**0.5, (units, width))
+            step = float(np.float32(np.abs(real).max() / 127))
+            data = np.rint(real / step).astype(np.int8).tobytes()
+            found.append((g.tensor("filter", [units, width], schema.TensorType.INT8, data=data, scales=[step]), step))
+        return found
+
+    inputs, hidden = filters(FEATURES), filters(units)
+    biases = [g.int32("bias", g.rng.integers(-99, 100, units), scales=[x.scale * step]) for _, step in inputs]
+    h = g.tensor("h", [1, units], schema.TensorType.INT8, scales=[hidden_scale])
+    cell = g.tensor("cell", [1, units], schema.TensorType.INT16, scales=[cell_scale])
+    for state in (h, cell):
+        g.tensors[state].isVariable = True
+    y = g.value("lstm", (1, steps, units), hidden_scale, 0, 0.3)
+    given = [x.index, *(i for i, _ in inputs), *(i for i, _ in hidden), -1, -1, -1, *biases, -1, -1, h, cell]
+    options = {"fusedActivationFunction": Activation.TANH, "cellClip": 10.0}
+    name = "UNIDIRECTIONAL_SEQUENCE_LSTM"
+    g.operator(name, [*given, -1, -1, -1, -1], [y.index], "UnidirectionalSequenceLSTM", **options)
+    last = g.value("last", (1, units), hidden_scale, 0, 0.3)
+    bounds = [g.int32(n, v) for n, v in (("begin", [0, steps - 1, 0]), ("end", [1, steps, units]), ("by", [1, 1, 1]))]
+    masks = {"beginMask": 1, "endMask": 1, "shrinkAxisMask": 2}
+    g.operator("STRIDED_SLICE", [y.index, *bounds], [last.index], "StridedSlice", **masks)
+    return g.build([g.softmax(g.dense(last, "fc", 4, Activation.NONE), "softmax")])
+
+
 def _operator(
     kind: int, inputs: list[Tensor | None], outputs: list[Tensor], options: str = "", **given: Any
 ) -> Operator:

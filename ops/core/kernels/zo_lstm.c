@@ -1,9 +1,9 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/kernels/zo_lstm.h"
+#include "ops/core/kernels/zo_lstm.h"
 
 #include <string.h>
 
-#include "ops/kernels/zo_portable.h"
+#include "ops/core/kernels/zo_products.h"
 
 /* Sigmoids of i / 24, unit 2^-16, as TFLM has them: no formula gives all of them. */
 static const uint16_t kSigmoids[256] = {
@@ -51,8 +51,8 @@ static int32_t saturate(int32_t value) { return zo_clamp(value, INT16_MIN, INT16
 /* A gate of a unit; `h` is that of the step before. */
 static int32_t gate_of(const zo_lstm* s, const zo_lstm_tensors* t, int gate, ptrdiff_t unit, const int8_t* x,
                        const int8_t* h) {
-  const uint32_t input = zo_portable_products(t->input[gate] + unit * s->depth, x, s->input_zero_point, s->depth);
-  const uint32_t hidden = zo_portable_products(t->hidden[gate] + unit * s->units, h, s->hidden_zero_point, s->units);
+  const uint32_t input = zo_products(t->input[gate] + unit * s->depth, x, s->input_zero_point, s->depth);
+  const uint32_t hidden = zo_products(t->hidden[gate] + unit * s->units, h, s->hidden_zero_point, s->units);
   const int32_t biased = (int32_t)(input + (uint32_t)t->bias[gate][unit]);
   const int32_t sum = saturate(saturate(zo_requantize(biased, s->input[gate])) +
                                saturate(zo_requantize((int32_t)hidden, s->hidden[gate])));
@@ -60,8 +60,8 @@ static int32_t gate_of(const zo_lstm* s, const zo_lstm_tensors* t, int gate, ptr
 }
 
 /* One step of one sample. */
-static void run_step(const zo_lstm* s, const zo_lstm_tensors* t, const int8_t* x, const int8_t* h, int16_t* cell,
-                     int8_t* y) {
+static void lstm_step(const zo_lstm* s, const zo_lstm_tensors* t, const int8_t* x, const int8_t* h, int16_t* cell,
+                      int8_t* y) {
   for (int32_t unit = 0; unit < s->units; ++unit) {
     int32_t gates[kZoGates];
     for (int gate = 0; gate < kZoGates; ++gate) gates[gate] = gate_of(s, t, gate, unit, x, h);
@@ -83,7 +83,7 @@ void zo_lstm_run(const zo_lstm* s, const zo_lstm_tensors* t, int32_t first, int3
     for (ptrdiff_t step = 0; step < s->steps; ++step) {
       const ptrdiff_t row = s->time_major ? step * s->samples + sample : sample * s->steps + step;
       int8_t* y = t->y + row * s->units;
-      run_step(s, t, t->x + row * s->depth, h, t->cell + sample * s->units, y);
+      lstm_step(s, t, t->x + row * s->depth, h, t->cell + sample * s->units, y);
       h = y; /* in place of a copy, since units read h of all units */
     }
     memcpy(own, h, (size_t)s->units);

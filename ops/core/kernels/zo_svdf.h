@@ -4,13 +4,17 @@
  * features, the newest one last. A unit adds up `rank` filters, each one the product of its features and its weights
  * of time. Sums wrap. TFLM ignores the fused activation.
  */
-#ifndef TFLM_ZO_OPS_KERNELS_ZO_SVDF_H_
-#define TFLM_ZO_OPS_KERNELS_ZO_SVDF_H_
+#ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_SVDF_H_
+#define TFLM_ZO_OPS_CORE_KERNELS_ZO_SVDF_H_
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "ops/core/math/zo_requantize.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* Sizes are 1 at least. */
 typedef struct zo_svdf {
@@ -32,4 +36,8 @@ typedef struct zo_svdf_tensors {
 /* Computes `count` samples, from sample `first` on, and moves their states on. */
 void zo_svdf_run(const zo_svdf* svdf, const zo_svdf_tensors* tensors, int32_t first, int32_t count);
 
-#endif /* TFLM_ZO_OPS_KERNELS_ZO_SVDF_H_ */
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_SVDF_H_ */

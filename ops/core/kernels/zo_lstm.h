@@ -9,13 +9,17 @@
  * Each product is rounded by itself, and sums saturate at 16 bits. Gates have unit 2^-15. The functions f are
  * interpolated between 256 values.
  */
-#ifndef TFLM_ZO_OPS_KERNELS_ZO_LSTM_H_
-#define TFLM_ZO_OPS_KERNELS_ZO_LSTM_H_
+#ifndef TFLM_ZO_OPS_CORE_KERNELS_ZO_LSTM_H_
+#define TFLM_ZO_OPS_CORE_KERNELS_ZO_LSTM_H_
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "ops/core/math/zo_requantize.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* The gates, in the order of the operator's inputs. */
 enum { kZoInputGate, kZoForgetGate, kZoCellGate, kZoOutputGate, kZoGates };
@@ -45,4 +49,8 @@ typedef struct zo_lstm_tensors {
 /* Computes all steps of `count` samples, from sample `first` on, and moves their h and cell on. */
 void zo_lstm_run(const zo_lstm* lstm, const zo_lstm_tensors* tensors, int32_t first, int32_t count);
 
-#endif /* TFLM_ZO_OPS_KERNELS_ZO_LSTM_H_ */
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFLM_ZO_OPS_CORE_KERNELS_ZO_LSTM_H_ */

@@ -1,13 +1,13 @@
 /* Copyright 2026 The tflm_zo Authors. SPDX-License-Identifier: Apache-2.0 */
-#include "ops/kernels/zo_svdf.h"
+#include "ops/core/kernels/zo_svdf.h"
 
 #include <string.h>
 
-#include "ops/kernels/zo_portable.h"
+#include "ops/core/kernels/zo_products.h"
 
 /* The product of an input and a filter, in the state's unit. A state with a zero point wraps, as TFLM's does. */
 static int32_t feature_of(const zo_svdf* s, const int8_t* x, const int8_t* weights) {
-  const int32_t sum = (int32_t)zo_portable_products(weights, x, s->input_zero_point, s->depth);
+  const int32_t sum = (int32_t)zo_products(weights, x, s->input_zero_point, s->depth);
   const int32_t value = zo_requantize(sum, s->feature);
   const int32_t low = s->is_wide ? INT16_MIN : INT8_MIN;
   return zo_clamp(value, low, -1 - low) + s->state_zero_point;
