@@ -54,8 +54,10 @@ def test_needs_no_runtime_symbols(path):
 
 
 def test_is_small(path):
-    """Limits the library to 130 kilobytes of code for microcontrollers, and 132 of kernels for processors."""
+    """Limits the library to 133 kilobytes of code for microcontrollers, SVDF and LSTM included, and 132 of kernels for
+    processors.
+    """
     sections = dict(line.split()[:2] for line in run("size", "-A", path).splitlines() if line[:1] == ".")
     code = int(sections[".text"])
     print(f"\n{code} bytes of code")
-    assert code < 264_000
+    assert code < 265_000
