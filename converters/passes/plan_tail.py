@@ -9,7 +9,7 @@ from ..model import Model, Operator, Subgraph, Tensor
 from ..model.schema import BuiltinOperator as B
 from ..selections import ALL, TailChoice
 from ..settings import InjectSettings
-from ..states import states_of
+from ..states import is_streaming
 from .backward_program import ProgramBuilder
 from .cut_segments import cut_reason
 from .layer_geometry import UnfitError, check_sizes, clamps_of, layer_geometry, same_bytes
@@ -39,7 +39,7 @@ def plan_tail(model: Model, settings: InjectSettings, plan: Plan) -> None:
     except UnfitError as unfit:
         most, _ = _reached(graph, logits, plan.trainable[len(plan.trainable) - len(chosen) + 1 :])
         advice = f"Use the last {most} layers" if most else ""
-        if not most and states_of(graph):
+        if is_streaming(model):
             advice = "Use algorithm `weight`, which trains sequences and needs no cut"
         raise InjectError("tail", f"have exact gradients: {unfit}", settings.tail, advice) from unfit
     plan.nodes = [n for n in plan.nodes if n.trainable not in chosen]

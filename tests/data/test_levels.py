@@ -66,7 +66,7 @@ def test_implausible_ranges(x: Any, scale: float, zero_point: int, said: str) ->
     ("x", "dtype", "said"),
     [
         (np.zeros(3, np.int8), np.float32, "x is int8, but the model reads floating point"),
-        (np.zeros(3), np.int16, "x is float64, and the model reads int16 with scale 1: give int16"),
+        (np.zeros(3), np.int32, "x is float64, and the model reads int32 with scale 1: give int32"),
         (np.full(3, 1e300), np.float32, "x contains values that float32 does not hold"),
     ],
 )

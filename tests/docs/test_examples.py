@@ -31,6 +31,7 @@ from typer.testing import CliRunner
 from helpers.examples import slow_but
 from helpers.firmware_folders import firmware
 from helpers.models import MODELS
+from helpers.models.detectors import grid
 from helpers.models.streaming_networks import FEATURES, with_variables
 from helpers.pages import GUIDE, HOW_TO, README, REPOSITORY, TUTORIAL, blocks, pages, run_command
 from tflm_zo import algorithms, inject
@@ -214,6 +215,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     inject(folder / "model.tflite", inject_settings(algorithms.node())).save(folder / "lenet5.zo.tflite")
     (folder / "residual.tflite").write_bytes(MODELS["residual"]())
     with_variables().save(folder / "wake_word.tflite")
+    (folder / "detector.tflite").write_bytes(grid())
     rng = np.random.default_rng(0)
     for name in ("calibration", "adapt", "test", "old"):
         x = rng.random((64, 28, 28, 1)).astype(np.float32)

@@ -33,7 +33,8 @@ def test_errors_pass_or_the_operator_is_named(name: str, monkeypatch: pytest.Mon
         check_gradients(model.to_bytes(), layers, monkeypatch, count=2)
         return
     # Filters of SVDF and LSTM are layers themselves.
-    reason = f"(through the {name} of `y`|layer `y/.*` is a {name}).* Use the last 1 layers"
+    advice = "algorithm `weight`" if name == "SVDF" else "the last 1 layers"
+    reason = f"(through the {name} of `y`|layer `y/.*` is a {name}).* Use {advice}"
     with pytest.raises(ConversionError, match=reason):
         inject(model, nodes=(), tail=layers)
 
