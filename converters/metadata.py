@@ -265,7 +265,7 @@ class ZoSegment:
         """Number of the first input of that role, or None."""
         return next((i for i, p in enumerate(self.inputs) if p.role == role), None)
 
-    @property
+    @functools.cached_property
     def skips(self) -> dict[int, int]:
         """Numbers of its inputs of role "skip", by the segment that the boundary entered."""
         return {p.index: i for i, p in enumerate(self.inputs) if p.role == "skip" and p.index is not None}

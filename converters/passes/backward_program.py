@@ -265,6 +265,8 @@ class ProgramBuilder:
         """Returns x of an operator that multiplies x by one of two slopes, and these slopes, of positive x and of other
         x: a PRELU, or a MAXIMUM of x and a x, as which converters write it. None: it is none of these.
         """
+        if op.builtin not in (B.PRELU, B.MAXIMUM):
+            return None
         producers = self._graph.producers()
 
         def origin(tensor: Tensor | None) -> Tensor | None:
@@ -272,8 +274,6 @@ class ProgramBuilder:
                 tensor = producers[tensor].inputs[0]
             return tensor
 
-        if op.builtin not in (B.PRELU, B.MAXIMUM):
-            return None
         for plain, scaled in (op.inputs, op.inputs[::-1]):
             if plain is None:
                 continue

@@ -64,7 +64,7 @@ class Sharing(NamedTuple):
         those around it, comes earlier: first in each of several orders, then in the best one.
         """
         enough, near, chance = self.most()[0], {b: list(self._near(b)) for b in self.buffers}, random.Random(0)
-        best, least = dict[Buffer, int](), list[Buffer]()
+        best, lowest, least = dict[Buffer, int](), 0, list[Buffer]()
         for order in [*(_ORDERS if self.leads else _ORDERS[:1]), None]:
             left = least if order is None else sorted(self.buffers, key=order)
             for _ in range((_CHANCES if order is None else _ATTEMPTS) if self.leads else 1):
@@ -72,9 +72,10 @@ class Sharing(NamedTuple):
                 for b in left:
                     taken = [(placed[o] + begin, placed[o] + end) for o, begin, end in near[b] if o in placed]
                     placed[b] = first_gap(taken, b.size)
-                if not best or end_of(placed) <= end_of(best):
-                    best, least = placed, left
-                if not left or end_of(best) <= enough:
+                end = end_of(placed)
+                if not best or end <= lowest:
+                    best, lowest, least = placed, end, left
+                if not left or lowest <= enough:
                     return best
                 left, ends = (left, placed) if order else (least, best)
                 moved = max(left, key=lambda b: ends[b] + b.size)
