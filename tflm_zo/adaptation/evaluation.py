@@ -16,7 +16,7 @@ from ..converters.passes.loss import logits_of, output_number, part_output
 from ..converters.settings import Loss, LossOver
 from ..converters.states import main_graph
 from ..data import Labels, Samples, prepare
-from ..io.arrays import labels_of, padded, read_arrays, read_labels, unmasked
+from ..io.arrays import as_array, labels_of, padded, read_arrays, read_labels, unmasked
 from ..io.errors import SettingsError
 from ..runtime import load
 from ..training.evaluation import Evaluation, Watch
@@ -89,6 +89,10 @@ def _told(graph: Subgraph, output: Tensor, labels: Any, begin: int = 0, end: int
     if logits_of(graph, output)[1] is not None or output.type not in _OF_VALUES or not (output.shape and output.size):
         return None
     given, channels = unmasked(padded(labels, "y", -1)[0], "y"), len(range(output.shape[-1])[begin:end])
+    if given.dtype.kind != "f":
+        given = as_array(given, "y")  # of targets by part, NaN is none
+    if given.ndim == 0:
+        return None
     values = output.size // output.shape[0] // output.shape[-1] * channels
     if given.size == len(given) * values:
         if np.isin(given, (-1, 0, 1)).all():
