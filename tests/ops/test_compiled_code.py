@@ -1,4 +1,4 @@
-"""The compiled C core: integers only, no state, no calls but memcpy and memset.
+"""The compiled C core: integers only, no state, no calls but memcpy, memmove and memset.
 
 The proof on the host is the compiler's own: with -mgeneral-regs-only, GCC refuses any floating-point
 arithmetic. For Cortex-M, object files are searched for floating-point instructions and library calls.
@@ -117,7 +117,7 @@ def assert_public_names(nm, objects):
 def test_host_uses_general_registers_only(tmp_path, level):
     objects = compile_core("gcc", tmp_path, level, "-mgeneral-regs-only")
     # Addresses of functions are in a table if the compiler makes programs that can lie anywhere.
-    assert foreign("nm", objects) - {"_GLOBAL_OFFSET_TABLE_"} <= {"memcpy", "memset"}
+    assert foreign("nm", objects) - {"_GLOBAL_OFFSET_TABLE_"} <= {"memcpy", "memmove", "memset"}
     assert_no_state("nm", objects)
     assert_public_names("nm", objects)
 
@@ -128,7 +128,7 @@ def test_host_uses_general_registers_only(tmp_path, level):
 def test_host_as_it_ships(tmp_path):
     """Allows the host's vector instructions for integers."""
     objects = compile_core("gcc", tmp_path, "-O3", "-fPIC")
-    assert foreign("nm", objects) - {"_GLOBAL_OFFSET_TABLE_"} <= {"memcpy", "memset"}
+    assert foreign("nm", objects) - {"_GLOBAL_OFFSET_TABLE_"} <= {"memcpy", "memmove", "memset"}
     assert_no_state("nm", objects)
     code = run("objdump", "-d", "--no-show-raw-insn", *objects)
     floating = r"v?(?:add|sub|mul|div|sqrt|min|max|rcp|round|u?comi|cmp\w*)[sp][sd]|v?cvt\w+|f\w+"
@@ -151,7 +151,7 @@ def test_cortex_m(tmp_path, core, level):
     objects = compile_core(ARM + "gcc", tmp_path, level, "-ffreestanding", *CORES[core])
     nm = ARM + "nm"
     called = foreign(nm, objects)
-    assert {name for name in called if not INTEGER_HELPERS.fullmatch(name)} <= {"memcpy", "memset"}
+    assert {name for name in called if not INTEGER_HELPERS.fullmatch(name)} <= {"memcpy", "memmove", "memset"}
     assert_no_state(nm, objects)
     assert_public_names(nm, objects)
     code = disassemble(core, *objects)

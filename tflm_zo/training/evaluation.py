@@ -27,8 +27,29 @@ class Evaluation:
     correct: int  # number of correct classes, or of correct 0/1 outputs; 0 for the mean squared error
     counts: int  # number of labelled classes or 0/1 outputs; 0 for the mean squared error
     unit: float  # real value of a loss of 1, see `ZoLoss`
-    #: of a loss of several parts: the accuracy of each part by its key, or the mean absolute error of a regression
-    parts: Mapping[str, float] = field(default_factory=dict)
+    #: of a loss of several parts by key: sum and number of scores, see `tflm_zo.data.part_scores`
+    scores: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """The accuracy of each part of a loss by its key, or the mean absolute error of a regression."""
+        return {key: total / count for key, (total, count) in self.scores.items() if count}
+
+    def __add__(self, other: Evaluation) -> Evaluation:
+        """Returns the result on both sets of samples."""
+        scores = {
+            key: (total + other.scores[key][0], count + other.scores[key][1])
+            for key, (total, count) in self.scores.items()
+        }
+        return Evaluation(
+            samples=self.samples + other.samples,
+            labelled=self.labelled + other.labelled,
+            loss_sum=self.loss_sum + other.loss_sum,
+            correct=self.correct + other.correct,
+            counts=self.counts + other.counts,
+            unit=self.unit,
+            scores=scores,
+        )
 
     @property
     def loss(self) -> float:
@@ -79,9 +100,7 @@ def evaluate(runtime: Runtime, data: Data, watch: Watch | None = None) -> Evalua
         correct=right,
         counts=counts,
         unit=loss.unit,
-        parts={
-            part.key: float(total / count) for part, (total, count) in zip(loss.parts, scores, strict=True) if count
-        },
+        scores={part.key: (float(a), float(b)) for part, (a, b) in zip(loss.parts, scores, strict=True)},
     )
 
 

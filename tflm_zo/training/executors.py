@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -228,8 +228,10 @@ class WorkerExecutor:
 
         found = self._call("evaluate_part", len(ends) - 1, part)
         self._evaluated[: len(found)] = [data] * len(found)
-        sums = [sum(column) for column in zip(*map(astuple, found), strict=True)]
-        return replace(Evaluation(*sums), unit=found[0].unit)
+        whole: Evaluation = found[0]
+        for part_of_it in found[1:]:
+            whole = whole + part_of_it
+        return whole
 
     def _ends(self, count: int) -> list[int]:
         """Returns the boundaries of the workers' shares of `count` items."""
