@@ -242,6 +242,17 @@ static TfLiteStatus kernel_prepare(TfLiteContext* context, TfLiteNode* node) {
   return kTfLiteOk;
 }
 
+/* Runs the parts of samples, as many as there are threads at most. `context` reads their number. */
+static void run_divided(const kernel* self, int32_t samples, int32_t* parts,
+                        void (*run)(void* context, int32_t part, int32_t thread), void* context) {
+  *parts = samples < self->thread_count ? samples : self->thread_count;
+  if (*parts > 1) {
+    zo_threads_run(self->threads, *parts, run, context);
+  } else {
+    run(context, 0, 0);
+  }
+}
+
 static void lend_scratch(TfLiteContext* context, const op_view* view) {
   if (view->scratch == NULL) return; /* it was not prepared */
   TfLiteTensor* output = &context->tensors[view->scratch_of];
@@ -259,12 +270,7 @@ static zo_status run_custom(TfLiteContext* context, const op_view* view, const k
     lend_scratch(context, view);
     const zo_status status = read_recurrent(view, &source, true, &own);
     if (status != ZO_OK) return status;
-    own.parts = own.samples < self->thread_count ? own.samples : self->thread_count;
-    if (own.parts > 1) {
-      zo_threads_run(self->threads, own.parts, run_recurrent_part, &own);
-    } else {
-      run_recurrent_part(&own, 0, 0);
-    }
+    run_divided(self, own.samples, &own.parts, run_recurrent_part, &own);
     return ZO_OK;
   }
   if (view->opcode == kLossOp) return zo_loss_op_run(view->options, view->options_length, find_buffer, &source);
@@ -333,12 +339,7 @@ static TfLiteStatus run_chain(TfLiteContext* context, const kernel* self, int fi
   const op_view* bad = begin_chain(context, self->threads != NULL, &own);
   if (bad != NULL) return report(context, bad, ZO_ERROR_ARGUMENT);
   if (self->threads == NULL) return kTfLiteOk;
-  own.parts = own.samples < self->thread_count ? own.samples : self->thread_count;
-  if (own.parts > 1) {
-    zo_threads_run(self->threads, own.parts, run_part, &own);
-  } else {
-    run_part(&own, 0, 0);
-  }
+  run_divided(self, own.samples, &own.parts, run_part, &own);
   return kTfLiteOk;
 }
 
