@@ -31,10 +31,8 @@ METADATA_NAME: Final = "tflm_zo"
 COMMAND: Final = "zo_command"
 LABEL: Final = "zo_label"
 LOSS_OUTPUT: Final = "zo_loss"
-#: The loss's input of int16 logits: their upper bytes.
-LOGITS: Final = "zo_logits"
 STATUS: Final = "zo_status"
-#: Beginning of the names of tensors that join the outputs of a loss of several.
+#: Beginning of the names of tensors that operators of `inject` compute for the loss alone.
 OUTPUTS: Final = "zo_outputs"
 STATE: Final = "zo_state"
 INITIAL: Final = "zo_initial"

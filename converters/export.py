@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .channel_statistics import STATISTICS_NAME
-from .constants import LOGITS, LOSS, METADATA_NAME, OP_PREFIX, OUTPUTS, segment_key
+from .constants import METADATA_NAME, OP_PREFIX, OUTPUTS, segment_key
 from .errors import InjectError, checked_integer
 from .initial_weights import WeightArray, checked_weights, initial_weights
 from .metadata import ZoMetadata, read_metadata
@@ -109,6 +109,7 @@ def export_model(
 
 
 def _is_added(op: Operator) -> bool:
+    """Returns whether `inject` has added an operator."""
     return op.code.name.startswith(OP_PREFIX) or op.outputs[0].name.startswith(OUTPUTS)
 
 
@@ -117,12 +118,6 @@ def _make_constant(graph: Subgraph, name: str, values: WeightArray) -> Tensor:
     found.is_variable = False
     found.set_data(values)
     return found
-
-
-def _serves_loss(graph: Subgraph, op: Operator) -> bool:
-    """Returns whether an operator converts int16 logits for the loss alone."""
-    readers = [o.code.name for o in graph.operators if any(t in o.inputs for t in op.outputs)]
-    return [t.name for t in op.outputs] == [LOGITS] and readers == [LOSS] and op.outputs[0] not in graph.outputs
 
 
 class _Joined:
@@ -144,7 +139,6 @@ class _Joined:
         ports = [*zip(segment.inputs, graph.inputs, strict=True), *zip(segment.outputs, graph.outputs, strict=True)]
         disconnect_states(graph)
         removed = [op for op in graph.operators if _is_added(op) and not is_state(op)]
-        removed += [op for op in graph.operators if op not in removed and _serves_loss(graph, op)]
         kept = [op for op in graph.operators if op not in removed]
         stays = {t for op in kept for t in [*op.inputs, *op.outputs, *(op.intermediates or ())]}
         stays |= {t for port, t in ports if port.role in _KEPT and not t.name.startswith(OUTPUTS)}

@@ -17,6 +17,7 @@ from .model.schema import TensorType as T
 _MANY: Final = 1 << 16
 _INT8: Final = (T.INT8,)
 _LEVELS: Final = (T.INT8, T.INT16)
+_LEVEL_SUMS: Final = (*_LEVELS, T.INT32)
 _INDEX: Final = (T.INT32,)
 _BIAS: Final = (T.INT32, T.INT64)
 _BOOL: Final = (T.BOOL,)
@@ -70,7 +71,7 @@ _LOGICAL: Final = Kernel(2, 2, _BOOL, shape="broadcast")
 #: that they run in TFLM; LiteRT lacks some (ADD_N, CUMSUM, ZEROS_LIKE).
 INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.ABS: _UNARY,
-    B.ADD: _BINARY._replace(data=(*_LEVELS, T.INT32)),
+    B.ADD: _BINARY._replace(data=_LEVEL_SUMS),
     B.ADD_N: Kernel(2, _MANY, equal="data", shape="same"),
     B.AVERAGE_POOL_2D: _POOL,
     B.BATCH_MATMUL: Kernel(2, 2, ranks=(2, 5)),
@@ -101,9 +102,9 @@ INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.MEAN: _REDUCE._replace(data=_LEVELS),
     B.MINIMUM: _BINARY._replace(data=_ORDERED),
     B.MIRROR_PAD: Kernel(2, 2, others={1: (T.INT32, T.INT64)}, constants=(1,), equal="all"),
-    B.MUL: _BINARY._replace(data=(*_LEVELS, T.INT32)),
+    B.MUL: _BINARY._replace(data=_LEVEL_SUMS),
     B.PACK: Kernel(1, _MANY, _ORDERED, equal="all"),
-    B.PAD: Kernel(2, 2, (*_LEVELS, T.INT32), others={1: _INDEX}, constants=(1,), ranks=(0, 5)),
+    B.PAD: Kernel(2, 2, _LEVEL_SUMS, others={1: _INDEX}, constants=(1,), ranks=(0, 5)),
     B.PADV2: Kernel(3, 3, _SUMS, others={1: _INDEX}, constants=(1,), ranks=(0, 5), equal="all"),
     B.PRELU: Kernel(2, 2, shape="broadcast"),
     B.REDUCE_MAX: _REDUCE._replace(equal="all"),
@@ -125,7 +126,7 @@ INT8_KERNELS: Final[dict[int, Kernel]] = {
     B.SQUARED_DIFFERENCE: _BINARY,
     B.SQUEEZE: Kernel(data=(*_ANY, T.INT16), shape="size"),
     B.STRIDED_SLICE: Kernel(4, 4, _MOVED, others=dict.fromkeys((1, 2, 3), _INDEX), constants=(1, 2, 3), ranks=(0, 4)),
-    B.SUB: _BINARY._replace(data=(*_LEVELS, T.INT32)),
+    B.SUB: _BINARY._replace(data=_LEVEL_SUMS),
     B.SUM: _REDUCE,
     # TFLM's Prepare reads a bias that is named as absent.
     B.SVDF: Kernel(5, 5, others={1: _INT8, 2: _LEVELS, 3: _INDEX, 4: _LEVELS}, ranks=(2, 2)),

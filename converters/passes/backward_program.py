@@ -182,14 +182,24 @@ class ProgramBuilder:
         if op in self._layers:
             self._of_layers[op] = field
         read = [(i, t) for i, t in enumerate(op.inputs) if t is not None and t in self._behind]
-        if (rectified := self._rectified(op)) is not None:  # all errors pass along x
-            read = [(i, t) for i, t in read if t is rectified[0]]
+        if (rectified := self._rectified(op)) is not None:
+            self._pass_rectified(field, *rectified)
+            return
         for number, tensor in read:
             given = self._through(op, number, tensor, field)
             if number != read[-1][0]:
                 self._pending[output] = field  # the inputs that follow still need it as it is
             self._give(tensor, given)
             self._pending.pop(output, None)
+
+    def _pass_rectified(self, field: int, x: Tensor, positive: tuple[float, ...], others: tuple[float, ...]) -> None:
+        """Gives x, see `_rectified`, the errors times its slopes."""
+        q = x.quantization
+        assert q is not None
+        for is_positive, slopes in ((True, positive), (False, others)):
+            kept = tuple(float((level > q.zero_point) == is_positive) for level in range(-128, 128))
+            signed = self._to(x, ZoBackwardStep("levels", field, 0, factors=kept), x)
+            self._give(x, self._to(x, ZoBackwardStep("factors", signed, 0, factors=slopes)))
 
     def _pass_parts(self, op: Operator) -> None:
         """An operator whose outputs are parts of its input."""
@@ -222,17 +232,6 @@ class ProgramBuilder:
             assert q is not None
             slopes = (slope(op, (level - q.zero_point) * q.scale) for level in range(-128, 128))
             return self._to(tensor, ZoBackwardStep("levels", field, 0, factors=tuple(slopes)), levels)
-        if (rectified := self._rectified(op)) is not None:
-            plain, *both = rectified
-            q = plain.quantization
-            assert q is not None
-            for positive, factors in zip((True, False), both, strict=True):
-                kept = tuple(float((level > q.zero_point) == positive) for level in range(-128, 128))
-                signed = self._to(tensor, ZoBackwardStep("levels", field, 0, factors=kept), plain)
-                own = self._to(tensor, ZoBackwardStep("factors", signed, 0, factors=factors))
-                if positive:
-                    self._give(tensor, own)
-            return own
         if kind in (*REDUCTIONS, B.AVERAGE_POOL_2D, B.MAX_POOL_2D):
             name = "max_pool" if kind in (B.MAX_POOL_2D, B.REDUCE_MAX) else "average_pool"
             try:

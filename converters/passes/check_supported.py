@@ -27,6 +27,9 @@ def check_supported(model: Model, settings: InjectSettings, plan: Plan) -> None:
         raise ConversionError(f"{COMPRESSED}; take the model before compression")
     if not model.subgraphs:
         raise ConversionError("the model has no subgraph")
+    own = next((t.name for g in model.subgraphs for t in g.all_tensors() if t.name.startswith(constants.OUTPUTS)), None)
+    if own is not None:
+        raise ConversionError(f"tensor `{own}` must have another name, since `inject` uses names like it. Rename it")
     open_states(model)
     _check_control_flow(model.subgraphs if settings.signature is None else ())
     plan.without_softmax = mend(model, settings.signature, reads_output=settings.loss == "mse")

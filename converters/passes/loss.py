@@ -13,7 +13,7 @@ import numpy as np
 from .. import constants
 from ..errors import ConversionError, InjectError
 from ..kernels import CONVERSIONS, depends_on_build
-from ..loss_parts import ERRORS, WantedPart, loss_text, parse_parts
+from ..loss_parts import ERRORS, WantedPart, parse_parts
 from ..metadata import SOFTMAX_KINDS, ZoLoss, ZoLossPart
 from ..model import Model, Operator, OperatorCode, Quantization, Subgraph, Tensor
 from ..model.schema import BuiltinOperator, TensorType, schema
@@ -33,6 +33,9 @@ _MOST_PLACES: Final = 2**16 - 1
 # Levels of the output that make a mean squared error of 1: losses are then about as large as those in nats,
 # 255 levels stay far below the end of 32 bits, and one level of one of 1,000 outputs can be seen.
 _UNIT_LEVELS: Final = 8
+
+# The loss's input of int16 logits.
+_UPPER_BYTES: Final = f"{constants.OUTPUTS}_upper"
 
 # A cross-entropy of int8 logits is rarely larger, nats.
 _LARGEST_LOSS: Final = 16.0
@@ -56,16 +59,16 @@ def find_loss(model: Model, settings: InjectSettings, plan: Plan) -> None:
     if settings.loss == "none":
         return
     graph = model.subgraphs[0]
-    wanted = parse_parts(loss_text(settings.loss))
-    if settings.loss in ERRORS[1:]:
-        index = output_number(graph, settings.loss_output)
-        wanted = (WantedPart(graph.outputs[index].name, str(settings.loss)),)
-    if wanted:
+    asked = str(settings.loss)  # the settings have made a text of a dictionary
+    if wanted := parse_parts(asked):
         _find_parts(graph, settings, plan, wanted)
         return
     index = output_number(graph, settings.loss_output)
     output = graph.outputs[index]
-    kind, tensor, scale, squashed = _read(graph, settings, plan, output, str(settings.loss))
+    if asked in ERRORS[1:]:
+        _find_parts(graph, settings, plan, [WantedPart(output.name, asked)])
+        return
+    kind, tensor, scale, squashed = _read(graph, settings, plan, output, asked)
     assert tensor.quantization is not None
     classes = tensor.shape[-1] if kind in SOFTMAX_KINDS else 1
     plan.loss_input = tensor
@@ -128,7 +131,7 @@ def _find_parts(graph: Subgraph, settings: InjectSettings, plan: Plan, wanted: S
         index = part_output(graph, part)
         found.append((part, index, *_read(graph, settings, plan, graph.outputs[index], part.kind)))
     tensors = list(dict.fromkeys(tensor for _, _, _, tensor, _, _ in found))
-    if len(tensors) > 1 and any(t.name == constants.LOGITS for t in tensors):
+    if len(tensors) > 1 and any(t.name == _UPPER_BYTES for t in tensors):
         raise InjectError("loss", "be of one output where activations are int16", settings.loss)
     sizes = [t.size // settings.batch for t in tensors]
     parts = []
@@ -143,10 +146,9 @@ def _find_parts(graph: Subgraph, settings: InjectSettings, plan: Plan, wanted: S
             part.key, kind, index, part.weight, scale, tensor.quantization.zero_point,
             at + part.begin, channels, number // channels, part.begin, end - part.begin, squashed
         )  # fmt: skip
-        output = graph.outputs[index]
         if kind == "cross_entropy" and (own.channels < 2 or (squashed and own.channels != channels)):
             raise InjectError("loss", f"have two classes at least, and all of a SOFTMAX, in `{part.key}`", kind)
-        _check(ZoLoss(kind, own.channels, scale, own.zero_point), tensor, output, shape=(own.channels,))
+        _check_scale(kind, scale, tensor)
         parts.append(own)
     if settings.loss_over == "largest":
         raise InjectError("loss_over", "be `sum` for a loss of several parts", "largest")
@@ -261,10 +263,10 @@ def _upper_bytes(graph: Subgraph, tensor: Tensor) -> Tensor:
     given = tensor.quantization
     assert given is not None
     for op in graph.consumers().get(tensor, []):
-        if op.outputs[0].name == constants.LOGITS:  # of another part of the loss
+        if op.outputs[0].name == _UPPER_BYTES:  # of another part of the loss
             return op.outputs[0]
     quantization = Quantization(given.scales * np.float32(256), np.zeros(1, np.int64))
-    made = Tensor(constants.LOGITS, tensor.shape, TensorType.INT8, tensor.buffer, quantization)
+    made = Tensor(_UPPER_BYTES, tensor.shape, TensorType.INT8, tensor.buffer, quantization)
     graph.tensors.append(made)
     graph.operators.append(Operator(OperatorCode(BuiltinOperator.QUANTIZE, 2), [tensor], [made]))
     return made
@@ -285,18 +287,21 @@ def _kind(graph: Subgraph, output: Tensor, squashing: Operator | None) -> str:
     raise InjectError("loss", f"be {classes}`binary_cross_entropy` or `mse`, {why}", "auto")
 
 
-def _check(loss: ZoLoss, tensor: Tensor, output: Tensor, shape: Sequence[int] | None = None) -> None:
-    shape = tensor.shape if shape is None else shape
-    if loss.of_classes and (shape[-1] < 2 or loss.classes != shape[-1]):
+def _check(loss: ZoLoss, tensor: Tensor, output: Tensor) -> None:
+    if loss.of_classes and (tensor.shape[-1] < 2 or loss.classes != tensor.shape[-1]):
         places = "" if loss.kind == "cross_entropy" else ", once"
-        vector = f"have two logits at least in its last dimension{places}, not the shape {list(shape)}"
+        vector = f"have two logits at least in its last dimension{places}, not the shape {list(tensor.shape)}"
         raise InjectError("loss_output", vector, output.name, "Choose another one, or", give={"loss": "mse"})
     if loss.places > _MOST_PLACES:
         raise ConversionError(f"output `{output.name}` has {loss.places} places, at most {_MOST_PLACES} are possible")
     if loss.elements > _LARGEST_ELEMENTS:
         raise ConversionError(f"output `{output.name}` has {loss.elements} values, at most 2^20 are possible")
-    if loss.kind not in ERRORS and not _SMALLEST_SCALE <= loss.scale <= _LARGEST_SCALE:
-        raise ConversionError(f"logits `{tensor.name}` have scale {loss.scale:g}, possible are 2^-20 to 64")
+    _check_scale(loss.kind, loss.scale, tensor)
+
+
+def _check_scale(kind: str, scale: float, tensor: Tensor) -> None:
+    if kind not in ERRORS and not _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
+        raise ConversionError(f"logits `{tensor.name}` have scale {scale:g}, possible are 2^-20 to 64")
 
 
 _OPTIONS_VERSION: Final = 1
@@ -375,7 +380,7 @@ def loss_parts(loss: ZoLoss) -> bytes:
                 part.places,
                 part.channels,
                 *scales,
-            )  # fmt: skip
+            )
         )
     return b"".join(found)
 

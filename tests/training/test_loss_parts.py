@@ -244,3 +244,10 @@ def test_the_text_of_parts() -> None:
         ("a[1:]", "mse", 1.0, 1, None),
         ("b[0:4]", "auto", 1.0, 0, 4),
     ]
+
+
+def test_names_that_inject_uses_are_refused() -> None:
+    model = load_model(grid())
+    model.subgraphs[0].operators[0].outputs[0].name = "zo_outputs_of_mine"
+    with pytest.raises(ConversionError, match="`zo_outputs_of_mine` must have another name"):
+        inject(model, trainable="none", nodes=(), loss=LOSSES["grid"])

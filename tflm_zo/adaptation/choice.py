@@ -60,9 +60,9 @@ def groups_of(ladder: Sequence[Way]) -> list[list[Way]]:
     algorithm, reached = rungs[0].settings.algorithm, rungs[0].trained.weights
     # Errors that stop at the last layers, as in a recurrent network, learn less than perturbed weights of all
     # (docs/how-to/recurrent-layers.md).
-    wider = [way for way in rungs if way.name == "weights" and way.trained.weights > _FEW * reached]
-    first = [*(wider if algorithm == "exact" else []), rungs[0]]
-    rest = [way for way in rungs[1:] if way.settings.algorithm != algorithm or way.trains_last_layer_alone]
+    wider = [way for way in rungs[1:] if way.name == "weights" and way.trained.weights > _FEW * reached]
+    first = [*wider, rungs[0]] if algorithm == "exact" else rungs[:1]
+    rest = [way for way in rungs if way.settings.algorithm != algorithm or way.trains_last_layer_alone]
     return [first, *groups_of([way for way in rest if way not in first])]
 
 

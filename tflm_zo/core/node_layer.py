@@ -208,8 +208,12 @@ class ModelLoss:
     kind: str  #: "cross_entropy", "binary_cross_entropy", "mse", "floor_log2" or "sum".
     scale: float  #: scale of the loss's input; for logits 2^-20..64.
     zero_point: int  #: zero point of the loss's input, -128..127.
-    places: int = 1  #: places of a sample, each with a label, of a cross-entropy.
+    places: int = 1  #: places of a sample, each with a label, of a cross-entropy; parts of a sum.
     parts: bytes = b""  #: parts of a sum, see ops/core/loss/zo_loss.h.
+
+    @property
+    def _address(self) -> int | None:
+        return address("parts", self._parts, np.uint8) if self.parts else None
 
     @cached_property
     def _parts(self) -> NDArray[np.uint8]:
@@ -223,8 +227,7 @@ class ModelLoss:
     def labels(self, outputs: int) -> tuple[int, type[np.generic]]:
         """Returns the number of labels of a sample and their type, for a loss of `outputs` outputs."""
         if self.parts:
-            where = address("parts", self._parts, np.uint8)
-            return library().zo_part_labels(where, len(self.parts) // constants.ZO_PART_BYTES, outputs), np.int32
+            return library().zo_part_labels(self._address, self.places, outputs), np.int32
         one = self.kind not in ("binary_cross_entropy", "mse")
         return self.places if one else outputs, np.int8 if self.kind == "mse" else np.int32
 
@@ -233,8 +236,4 @@ class ModelLoss:
         """``zo_model_loss``, valid as long as this object."""
         scale = structs.zo_logit_scale() if self.kind in ("mse", "sum") else logit_scale(self.scale)
         zero_point = self.zero_point if self.kind == "binary_cross_entropy" else 0
-        loss = structs.zo_model_loss(self.number, zero_point, scale, self.places, None)
-        if self.parts:
-            loss.parts = address("parts", self._parts, np.uint8)
-            loss.places = len(self.parts) // constants.ZO_PART_BYTES
-        return loss
+        return structs.zo_model_loss(self.number, zero_point, scale, self.places, self._address)

@@ -25,14 +25,13 @@ def part_labels(y: Any, loss: ZoLoss) -> NDArray[np.int32]:
     Raises:
         DataError: a part has no array, or an array does not fit its part.
     """
+    keys = ", ".join(f"`{part.key}`" for part in loss.parts)
     if not isinstance(y, Mapping):
         given = np.asarray(y)
         if given.dtype.kind not in "iu" or given.shape[1:] != (loss.labels,) or given.min() < -1 or given.max() > 255:
-            keys = ", ".join(f"`{part.key}`" for part in loss.parts)
             raise DataError(f"`y` must be a dictionary of labels for {keys}. Received: an array {list(given.shape)}.")
         return np.ascontiguousarray(given, np.int32)
     if set(y) != {part.key for part in loss.parts}:
-        keys = ", ".join(f"`{part.key}`" for part in loss.parts)
         raise DataError(f"`y` must have labels for {keys}. Received: {', '.join(f'`{key}`' for key in y) or 'none'}.")
     columns = [_labels(y[part.key], part) for part in loss.parts]
     counts = {len(column) for column in columns}

@@ -173,7 +173,7 @@ def model_source(
     assert loss is not None
     plan, boundaries, inputs = device.plan, boundaries_of(model, metadata, device), _inputs(model, metadata)
     _check_fed(device, metadata, inputs)
-    last = metadata.segments[-1].input_index("label")
+    last, own_loss = metadata.segments[-1].input_index("label"), model_loss(loss)
     assert last is not None
     label_bytes = bytes_of_sample(model, len(metadata.segments) - 1, "inputs", last, metadata.batch)
     segments, skips = _segments(device, metadata, boundaries, list(arrays))
@@ -192,9 +192,9 @@ def model_source(
         layerwise=bool(plan.tasks),
         batch=metadata.batch,
         label_bytes=label_bytes,
-        loss=model_loss(loss).struct,
+        loss=own_loss.struct,
         loss_name=loss.kind,
-        loss_parts=list(model_loss(loss).parts),
+        loss_parts=list(own_loss.parts),
         classes=loss.classes,
         output=loss_output(model, metadata),
         limit=127 - metadata.headroom,

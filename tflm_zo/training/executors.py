@@ -226,12 +226,9 @@ class WorkerExecutor:
                 return (None,)
             return (data.take(np.arange(ends[worker], ends[worker + 1])),)
 
-        found = self._call("evaluate_part", len(ends) - 1, part)
+        found: list[Evaluation] = self._call("evaluate_part", len(ends) - 1, part)
         self._evaluated[: len(found)] = [data] * len(found)
-        whole: Evaluation = found[0]
-        for part_of_it in found[1:]:
-            whole = whole + part_of_it
-        return whole
+        return sum(found[1:], start=found[0])
 
     def _ends(self, count: int) -> list[int]:
         """Returns the boundaries of the workers' shares of `count` items."""

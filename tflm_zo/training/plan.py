@@ -31,7 +31,7 @@ def node_layer(nodes: ZoNodes, *, unmasked: bool = False) -> NodeLayer:
 
 def model_loss(loss: ZoLoss) -> ModelLoss:
     """Returns the loss of a ZO model."""
-    return ModelLoss(loss.kind, loss.scale, loss.zero_point, loss.places, loss_parts(loss))
+    return ModelLoss(loss.kind, loss.scale, loss.zero_point, len(loss.parts) or loss.places, loss_parts(loss))
 
 
 @dataclass(frozen=True, kw_only=True)
