@@ -3,8 +3,8 @@
 
     python benchmarks/learning/recurrent_weights.py --steps 1200
 
-TensorFlow's converter makes loops of these layers, so this script writes the int8 models itself, of networks that
-Keras trains in float32. The data and splits are those of `sensors.py`.
+Keras trains the networks in float32. It has no SVDF, so this script writes the int8 model of that one itself. The data
+and splits are those of `sensors.py`.
 """
 
 from __future__ import annotations
@@ -105,37 +105,11 @@ def _trained(layers_: Any, x: Array, y: Array, seed: int) -> Any:
 
 def lstm(x: Array, y: Array, seed: int) -> Model:
     """Returns an LSTM whose last step is classified."""
-    from keras import Model as Keras
     from keras import layers
 
     classes = int(y.max()) + 1
-    own = _trained(lambda: (layers.LSTM(_UNITS), layers.Dense(classes, activation="softmax")), x, y, seed)
-    kernel, recurrent, bias = own.layers[1].get_weights()
-    w, (steps, depth) = _Writer(), x.shape[1:]
-    given = w.value("window", (1, steps, depth), float(x[:500].min()), float(x[:500].max()))
-    gates = [w.filter(f"input_{i}", k.T) for i, k in enumerate(np.split(kernel, 4, 1))]
-    hidden = [w.filter(f"hidden_{i}", k.T) for i, k in enumerate(np.split(recurrent, 4, 1))]
-    biases = [
-        w.constant(f"bias_{i}", b, _scale(given) * _scale(gate), np.int32)
-        for i, (b, gate) in enumerate(zip(np.split(bias, 4), gates, strict=True))
-    ]
-    h = w.state("h", (1, _UNITS), TensorType.INT8, 1 / 128)
-    cell = w.state("cell", (1, _UNITS), TensorType.INT16, 2.0**-11)
-    all_steps = w.state("lstm", (1, steps, _UNITS), TensorType.INT8, 1 / 128)
-    last = w.state("last", (1, _UNITS), TensorType.INT8, 1 / 128)
-    all_steps.is_variable = last.is_variable = False
-    inputs = [given, *gates, *hidden, None, None, None, *biases, None, None, h, cell, None, None, None, None]
-    options = {"fusedActivationFunction": 4, "cellClip": 0.0}
-    w.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, all_steps, "UnidirectionalSequenceLSTM", **options)
-    bounds = ([0, steps - 1, 0], [1, steps, _UNITS], [1, 1, 1])
-    places = [Tensor.constant(f"bounds_{i}", np.array(b, np.int32)) for i, b in enumerate(bounds)]
-    w.graph.tensors += places
-    masks = {"beginMask": 1, "endMask": 1, "shrinkAxisMask": 2}
-    w.operator("STRIDED_SLICE", [all_steps, *places], last, "StridedSlice", **masks)
-    real = Keras(own.inputs, own.layers[1].output).predict(x[:500], verbose=0)
-    dense, offsets = own.layers[-1].get_weights()
-    w.classifier(last, dense, offsets, real)
-    return w.model(given)
+    own = _trained(lambda: (layers.LSTM(_UNITS), layers.Dense(classes, activation="softmax", name="fc")), x, y, seed)
+    return zo.convert(own, x[:500]).model
 
 
 def svdf(x: Array, y: Array, seed: int) -> Model:
